@@ -1,0 +1,1 @@
+"""What runs kernels: one folder per target."""

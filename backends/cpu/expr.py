@@ -1,0 +1,464 @@
+"""The value of an operand at a point of a loop nest, as LLVM values.
+
+A point fixes the local position on each axis of the nest; along one axis, the *vector* axis, it stands for a few
+vectors of consecutive positions. Positions past the end of a window are those of its last one, so that every lane computes
+something that is right. A value that does not vary along the vector axis is a scalar.
+
+Exact code carries with a value the mark of the absent zeros (`marks`); in scratch memory an absent zero is a NaN with a
+payload that arithmetic does not make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilec.backends.cpu import storage
+from tilec.backends.cpu.context import Key
+from tilec.backends.cpu.facts import Facts
+from tilec.backends.cpu.functions import Rule, apply, kind_for
+from tilec.backends.cpu.math import exp2_weight, exp_weight
+from tilec.backends.cpu.tiles import Tile, Window
+from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant, is_value, lanes_of
+from tilec.dtypes import DType, kind
+from tilec.ir import Absent, Cast, Edge, Load, Map, Op, Operand, Store
+
+ABSENT_BITS: dict[str, tuple[Kind, int]] = {"f32": ("i32", 0x7FA5C3A5), "f64": ("i64", 0x7FF4A5C3A5C3A5C3)}
+"""How an absent zero is kept in scratch: as the bits of a signalling NaN."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Local positions by axis; of the axis `vector` the first of `parts` vectors of consecutive ones."""
+
+    at: Mapping[str, Any]
+    vector: str | None = None
+    parts: int = 1
+
+    def on(self, axis: str, position: Any) -> Point:
+        """The point with the position on one axis set."""
+        return replace(self, at={**self.at, axis: position})
+
+
+@dataclass(frozen=True)
+class Val:
+    """One scalar, or a vector per part; `marks` says where it is an absent zero."""
+
+    parts: tuple[Any, ...]
+    marks: tuple[Any, ...] | None = None
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it is the same along the vector axis."""
+        return lanes_of(self.parts[0]) == 0
+
+    def part(self, n: int) -> Any:
+        """The value for one part."""
+        return self.parts[0] if self.uniform else self.parts[n]
+
+    def mark(self, n: int) -> Any | None:
+        """The mark for one part."""
+        if self.marks is None:
+            return None
+        return self.marks[n if len(self.marks) > 1 else 0]
+
+
+class Evaluator:
+    """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch."""
+
+    def __init__(self, e: Emit, facts: Facts, exact: bool, relaxed: Iterable[str] = ()) -> None:
+        self.e, self.facts, kernel = e, facts, facts.kernel
+        self.kernel = kernel
+        self.absent = facts.absent if exact else set[str]()
+        self.relaxed = frozenset(relaxed)
+        self.found: Any | None = None
+        self.float: Kind = "f64" if kernel.compute == "f64" else "f32"
+        self.defs: dict[str, Op] = facts.defs
+        self.windows: dict[str, Window] = {}
+        self.held: dict[str, Val | Tile] = {}
+        self.slots: dict[Key, Any] = {}
+        self.aside: dict[str, tuple[str, ...]] = {}
+        self.computing: frozenset[str] = frozenset()
+        self.memo: list[dict[object, Any]] = [{}]
+
+    # ---- what a name is
+
+    def axes(self, x: Operand) -> tuple[str, ...]:
+        """The axes along which an operand varies within the present tile."""
+        if not isinstance(x, str):
+            return ()
+        if x in self.aside:
+            return self.aside[x]
+        if x in self.kernel.values:
+            return self.kernel.values[x].type.axes
+        if x in self.kernel.extents:
+            return () if self.window(x).scalar else (x,)
+        return ()
+
+    def window(self, axis: str) -> Window:
+        """The window of an axis; all of it where no loop moves one."""
+        if axis in self.windows:
+            return self.windows[axis]
+        extent = self.kernel.extents[axis]
+        if isinstance(extent, int):
+            return Window(0, extent, extent)
+        count = self.slots["extent", axis]
+        return Window(0, count, 0)
+
+    def free(self, x: Operand) -> bool:
+        """Whether an operand is made of positions and scalars alone, by arithmetic that costs nothing."""
+        if not isinstance(x, str) or x not in self.kernel.values:
+            return True
+        op = self.defs[x]
+        if not self.kernel.values[x].type.axes:
+            return not isinstance(self.held.get(x), Tile)
+        if not isinstance(op, Map) or kind(op.result.type.dtype) == "float":
+            return False
+        return op.fn != "uniform" and all(self.free(y) for y in op.args)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is evaluated in here is not seen by the code after it."""
+        self.memo.append({})
+        yield
+        self.memo.pop()
+
+    # ---- values
+
+    def value(self, x: Operand, p: Point) -> Val:
+        """The value of an operand at a point."""
+        if not isinstance(x, str):
+            return self.literal(x)
+        key = (x, p.parts, *(_identity(p.at.get(a)) for a in self.axes(x)))
+        for table in reversed(self.memo):
+            if key in table:
+                return table[key]
+        out = self.fresh(x, p)
+        # the positions stay alive with the entry, as their identity is the key
+        self.memo[-1][key] = out
+        self.memo[-1][("alive", key)] = p
+        return out
+
+    def define(self, x: str, p: Point, value: Val) -> None:
+        """Sets the value of a name at a point."""
+        key = (x, p.parts, *(_identity(p.at.get(a)) for a in self.axes(x)))
+        self.memo[-1][key] = value
+        self.memo[-1][("alive", key)] = p
+
+    def literal(self, x: int | float | bool | Absent) -> Val:
+        """A literal, typed by its Python type."""
+        if isinstance(x, Absent):
+            return Val((constant(self.float, 0.0),), (constant("i1", 1),))
+        if isinstance(x, bool):
+            return Val((constant("i1", int(x)),))
+        return Val((constant(self.float if isinstance(x, float) else "i64", x),))
+
+    def fresh(self, x: str, p: Point) -> Val:
+        held = None if x in self.computing else self.held.get(x)
+        if isinstance(held, Val):
+            return held
+        if held is not None:
+            return self.read_tile(held, p)
+        if x in self.kernel.extents:
+            return Val(tuple(map(self.e.index, self.position(x, p))))
+        if x in self.kernel.arguments:
+            return self.argument(x)
+        if x in self.kernel.dims:
+            return Val((self.slots["dim", x],))
+        op = self.defs[x]
+        match op:
+            case Edge():
+                w = self.window(op.axis)
+                at = w.first if op.which == "first" else self.e.add(w.first, self.e.add(w.count, -1))
+                return Val((self.e.index(at),))
+            case Load():
+                return self.load(op, p)
+            case Map():
+                return self.map(op, p)
+            case Cast():
+                return self.cast(op, p)
+            case _:
+                raise AssertionError(f"{x} is not at hand")
+
+    def argument(self, x: str) -> Val:
+        word, e = self.slots["scalar", x], self.e
+        match self.kernel.arguments[x].type:
+            case "int":
+                return Val((word,))
+            case "bool":
+                return Val((e.compare("!=", word, 0),))
+            case "float":
+                return Val((e.convert(e.bits(word, "f64"), self.float),))
+
+    def map(self, op: Map, p: Point) -> Val:
+        args = [self.value(x, p) for x in op.args]
+        name, n = op.result.name, max(len(a.parts) for a in args)
+        if op.fn in ("exp", "exp2") and name in self.relaxed:
+            weight = exp2_weight if op.fn == "exp2" else exp_weight
+            return Val(tuple(weight(self.e, args[0].part(i)) for i in range(n)))
+        rule = Rule(
+            kind_for(op.result.type.dtype, self.float),
+            self.float,
+            marked=name in self.absent,
+            plain=op.fn in ("add", "sub") and (name in self.relaxed or self.facts.plain(op)),
+            literals=tuple(x if isinstance(x, (int, float)) else None for x in op.args),
+        )
+        out = [apply(self.e, op.fn, rule, [(a.part(i), a.mark(i)) for a in args]) for i in range(n)]
+        values = tuple(x for x, _ in out)
+        if not rule.marked or all(m is None for _, m in out):
+            return Val(values)
+        return Val(values, tuple(constant("i1", 0) if m is None else m for _, m in out))
+
+    def cast(self, op: Cast, p: Point) -> Val:
+        x = self.value(op.x, p)
+        parts = tuple(self.converted(a, op.to) for a in x.parts)
+        return Val(parts, x.marks if op.result.name in self.absent else None)
+
+    def converted(self, a: Any, to: DType) -> Any:
+        """A value after a conversion that the program asks for, in its kind for arithmetic."""
+        e = self.e
+        if kind(to) == "bool":
+            return e.convert(a, "i1")
+        if kind(to) == "int":
+            return e.convert(a, "i64")
+        a = e.convert(a, self.float)
+        return storage.rounded(e, a, to)
+
+    # ---- positions
+
+    def clamped(self, axis: str, p: Point) -> tuple[Any, ...]:
+        """Local positions along the vector axis, none past the window's end, one i64 vector per part."""
+        e, base = self.e, p.at[axis]
+        key = ("clamped", axis, p.parts, _identity(base))
+        for table in reversed(self.memo):
+            if key in table:
+                return table[key]
+        last = e.add(self.window(axis).count, -1)
+        out = tuple(e.min(e.ramp(e.add(base, v * e.lanes)), last) for v in range(p.parts))
+        self.memo[-1][key] = out
+        self.memo[-1][("alive", key)] = p
+        return out
+
+    def position(self, axis: str, p: Point) -> tuple[Any, ...]:
+        """The positions on an axis: one i64, or a vector per part."""
+        w = self.window(axis)
+        if w.scalar:
+            return (w.first,)
+        if axis == p.vector:
+            return tuple(self.e.add(x, w.first) for x in self.clamped(axis, p))
+        return (self.e.add(w.first, p.at[axis]),)
+
+    # ---- tiles in scratch
+
+    def lay(self, tile: Tile, p: Point) -> tuple[Any, ...] | None:
+        """Offsets (i64 vectors) of a point's parts in a tile; None where each part is consecutive or one element."""
+        v = p.vector
+        if v is None or v not in tile.axes or v == tile.lane or tile.strides[v] == 1:
+            return None
+        return tuple(tile.offset(self.e, {**p.at, v: x}, v) for x in self.clamped(v, p))
+
+    def read_tile(self, tile: Tile, p: Point) -> Val:
+        """The elements of a tile at a point."""
+        e = self.e
+        raw: Kind = "i8" if tile.kind == "i1" else tile.kind
+        spread = self.lay(tile, p)
+        if spread is not None:
+            parts = [e.gather(raw, tile.base, x) for x in spread]
+        else:
+            base = e.at(tile.base, tile.offset(e, p.at, p.vector), BYTES[raw])
+            if p.vector in tile.axes and p.vector is not None:
+                parts = [e.read(raw, base, v * e.lanes, e.lanes) for v in range(p.parts)]
+            else:
+                parts = [e.read(raw, base)]
+        if tile.kind == "i1":
+            parts = [e.compare("!=", x, 0) for x in parts]
+        if not tile.marked:
+            return Val(tuple(parts))
+        bits, pattern = ABSENT_BITS[tile.kind]
+        marks = [e.compare("==", e.bits(x, bits), pattern) for x in parts]
+        zeros = [e.select(m, constant(tile.kind, 0.0), x) for m, x in zip(marks, parts, strict=True)]
+        return Val(tuple(zeros), tuple(marks))
+
+    def write_tile(self, tile: Tile, p: Point, value: Val) -> None:
+        """Sets the elements of a tile at a point."""
+        e = self.e
+        vector = p.vector is not None and p.vector in tile.axes
+        spread = self.lay(tile, p)
+        base = None if spread else e.at(tile.base, tile.offset(e, p.at, p.vector), BYTES[tile.kind])
+        for n in range(p.parts if vector else 1):
+            x = self.encoded(tile, value.part(n), value.mark(n))
+            if vector and not lanes_of(x):
+                x = e.splat(x)
+            if spread:
+                e.scatter(x, tile.base, spread[n])
+            else:
+                e.write(x, base, n * e.lanes)
+
+    def encoded(self, tile: Tile, x: Any, mark: Any | None) -> Any:
+        e = self.e
+        x = e.convert(x, tile.kind)
+        if tile.kind == "i1":
+            return e.convert(x, "i8")
+        if not tile.marked or mark is None:
+            return x
+        bits, pattern = ABSENT_BITS[tile.kind]
+        return e.bits(e.select(mark, constant(bits, pattern), e.bits(x, bits)), tile.kind)
+
+    # ---- tensors in memory
+
+    def load(self, op: Load, p: Point) -> Val:
+        """Elements of a tensor; as whole vectors where they turn out to be consecutive."""
+        index = [(self.value(x, p), x in self.kernel.extents) for x in op.index]
+        n = max((len(v.parts) for v, _ in index), default=1)
+        one = self.consecutive(op, p)
+        if one is None:
+            return Val(tuple(self.element(op, index, part) for part in range(n)))
+        starts = [(Val((self.e.add(self.window(p.vector or "").first, p.at[x]),)) if x == p.vector else v, sure)
+                  for x, (v, sure) in zip(op.index, index, strict=True)]
+        offset, inside = self.address(op.tensor, [(v.parts[0], sure) for v, sure in starts])
+        near = one if inside is None else self.e.and_(one, inside)
+        return Val(
+            tuple(
+                self.e.branch(
+                    near,
+                    lambda: [self.vector(op.tensor, offset, part) for part in range(n)],
+                    lambda: [self.element(op, index, part) for part in range(n)],
+                )
+            )
+        )
+
+    def consecutive(self, op: Load | Store, p: Point) -> Any | None:
+        """The condition under which a point's vectors are consecutive in memory; None where they never are."""
+        e, axis = self.e, p.vector
+        varying = [k for k, x in enumerate(op.index) if axis is not None and axis in self.axes(x)]
+        if axis is None or len(varying) != 1 or op.index[varying[0]] != axis:
+            return None
+        unit = e.compare("==", self.slots["stride", op.tensor, varying[0]], 1)
+        count, step = self.window(axis).count, e.lanes * p.parts
+        if isinstance(count, int) and count % step == 0:
+            return unit
+        return e.and_(unit, e.compare("<=", e.add(self.e.index(p.at[axis]), step), count))
+
+    def dense(self, op: Load, tile: Tile) -> tuple[Any, Any] | None:
+        """The condition under which a loaded tile lies in memory as it would in scratch, and its address there; None
+        where it never does."""
+        e = self.e
+        if storage.MEMORY[self.dtype_of(op.tensor)] != tile.kind or tile.kind != self.float or tile.lane:
+            return None
+        if sorted(x for x in op.index if isinstance(x, str) and self.axes(x)) != sorted(tile.axes):
+            return None
+        if any(self.axes(x) and x not in tile.axes for x in op.index) or len(tile.axes) < 2:
+            return None
+        if self.window(tile.axes[-1]).extent % e.lanes:
+            return None
+        condition: Any = constant("i1", 1)
+        index: list[tuple[Any, bool]] = []
+        for k, x in enumerate(op.index):
+            if isinstance(x, str) and x in tile.axes:
+                step = self.slots["stride", op.tensor, k]
+                condition = e.and_(condition, e.compare("==", step, tile.strides[x]))
+                index.append((e.index(self.window(x).first), True))
+            else:
+                index.append((self.value(x, Point({})).parts[0], x in self.kernel.extents))
+        offset, inside = self.address(op.tensor, index)
+        if inside is not None:
+            condition = e.and_(condition, inside)
+        return condition, e.at(self.slots["pointer", op.tensor], offset, BYTES[tile.kind])
+
+    def vector(self, tensor: str, offset: Any, part: int) -> Any:
+        dtype = self.dtype_of(tensor)
+        raw, lanes = storage.MEMORY[dtype], self.e.lanes
+        x = self.e.read(raw, self.slots["pointer", tensor], self.e.add(offset, part * lanes), lanes)
+        return storage.widen(self.e, x, dtype, kind_for(dtype, self.float))
+
+    def element(self, op: Load, index: Sequence[tuple[Val, bool]], part: int) -> Any:
+        """One part of a load, element by element."""
+        e, dtype = self.e, self.dtype_of(op.tensor)
+        raw, base = storage.MEMORY[dtype], self.slots["pointer", op.tensor]
+        offset, inside = self.address(op.tensor, [(v.part(part), sure) for v, sure in index])
+        if is_value(offset) and lanes_of(offset):
+            if inside is not None and not lanes_of(inside):
+                inside = e.splat(inside)
+            x = e.gather(raw, base, offset, inside)
+        elif inside is None:
+            x = e.read(raw, base, offset)
+        else:
+            x = e.read_if(raw, base, offset, inside)
+        return storage.widen(e, x, dtype, kind_for(dtype, self.float))
+
+    def address(self, tensor: str, index: list[tuple[Any, bool]]) -> tuple[Any, Any | None]:
+        """The offset of an element, and the condition under which it exists (None: it does)."""
+        e = self.e
+        offset: Any = 0
+        inside: Any | None = None
+        for k, (x, sure) in enumerate(index):
+            x = e.convert(x, "i64")
+            offset = e.add(offset, e.mul(x, self.slots["stride", tensor, k]))
+            if sure:
+                continue
+            ok = e.below(x, self.slots["shape", tensor, k])
+            if inside is not None and lanes_of(inside) != lanes_of(ok):
+                inside, ok = (e.splat(y) if not lanes_of(y) else y for y in (inside, ok))
+            inside = ok if inside is None else e.and_(inside, ok)
+        return offset, inside
+
+    def store(self, op: Store, p: Point) -> None:
+        """Writes a value to a tensor, as whole vectors where the elements turn out to be consecutive."""
+        e, dtype = self.e, self.dtype_of(op.tensor)
+        value = self.value(op.value, p)
+        index = [self.value(x, p) for x in op.index]
+        n = max((len(v.parts) for v in index), default=1)
+        wide = [e.convert(value.part(part), kind_for(dtype, self.float)) for part in range(n)]
+        if self.found is not None and kind(dtype) == "float":
+            self.look(wide)
+        narrow = [storage.narrow(e, x, dtype) for x in wide]
+        one = self.consecutive(op, p)
+        if one is None:
+            self.scatter(op, index, narrow)
+            return
+
+        def together() -> None:
+            axis = p.vector or ""
+            first = Val((e.add(self.window(axis).first, p.at[axis]),))
+            at = [first if x == axis else v for x, v in zip(op.index, index, strict=True)]
+            offset, _ = self.address(op.tensor, [(v.parts[0], True) for v in at])
+            for part, x in enumerate(narrow):
+                x = x if lanes_of(x) else e.splat(x)
+                e.write(x, self.slots["pointer", op.tensor], e.add(offset, part * e.lanes))
+
+        e.branch(one, together, lambda: self.scatter(op, index, narrow))
+
+    def scatter(self, op: Store, index: Sequence[Val], parts: Sequence[Any]) -> None:
+        """Writes element by element, lanes past the end first, so that the last position's own value stays."""
+        e, base = self.e, self.slots["pointer", op.tensor]
+        for part, x in reversed(list(enumerate(parts))):
+            offset, _ = self.address(op.tensor, [(v.part(part), True) for v in index])
+            width = lanes_of(offset) if is_value(offset) else 0
+            if not width:
+                e.write(x, base, offset)
+            for lane in reversed(range(width)):
+                e.write(e.lane(x, lane) if lanes_of(x) else x, base, e.lane(offset, lane))
+
+    def look(self, parts: Sequence[Any]) -> None:
+        """Remembers whether a stored value is NaN."""
+        e = self.e
+        bad = e.is_nan(parts[0])
+        for x in parts[1:]:
+            bad = e.or_(bad, e.is_nan(x))
+        word = e.convert(e.any(bad), "i64")
+        e.write(e.or_(e.read("i64", self.found), word), self.found)
+
+    def dtype_of(self, tensor: str) -> DType:
+        """The element type of a tensor in memory."""
+        if tensor in self.kernel.tensors:
+            return self.kernel.tensors[tensor].dtype
+        for o in self.kernel.outputs:
+            if o.name == tensor:
+                return o.dtype
+        return self.kernel.values[tensor].type.dtype
+
+
+def _identity(x: Any) -> object:
+    return ("v", id(x)) if is_value(x) else x

@@ -1,0 +1,362 @@
+"""Emits the stages of a plan: loop nests that compute, keep, reduce and store values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilec.backends.cpu.expr import Evaluator, Point, Val
+from tilec.backends.cpu.functions import kind_for, product
+from tilec.backends.cpu.plan import Axes, Stage
+from tilec.backends.cpu.registers import Product, row_tiles, rows_for
+from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.vector import Emit, Kind, constant
+from tilec.ir import Contract, Operand, Reduce, operands
+
+LOWEST = -(2**63)
+
+
+class Nests:
+    """Emits stages. A panel stage gets the position on the lane axis at which its panel starts."""
+
+    def __init__(self, ev: Evaluator, lane: str | None, vectors: int) -> None:
+        self.ev, self.e, self.lane, self.vectors = ev, ev.e, lane, vectors
+
+    def emit(self, stage: Stage, panel: Any | None) -> None:
+        """The nest of one stage."""
+        self.ev.computing = frozenset(stage.kept)
+        self.nest(stage, panel)
+        self.ev.computing = frozenset()
+
+    def nest(self, stage: Stage, panel: Any | None) -> None:
+        overs = _overs(stage)
+        kept = tuple(a for a in stage.domain if a not in overs)
+        if panel is not None:
+            assert self.lane is not None
+            point = Point({self.lane: panel}, self.lane, self.vectors)
+            with self.ev.scope():
+                self.along(stage, kept, overs, point)
+            return
+        vector = self.vector_axis(kept)
+        with self.ev.scope():
+            self.each_vector(vector, Point({}), lambda p: self.along(stage, kept, overs, p))
+
+    def along(self, stage: Stage, kept: Axes, overs: Axes, p: Point) -> None:
+        """The loops of a nest whose vector axis is settled."""
+        product = self.product(stage, kept, overs, p)
+        row = product.row if product else None
+        rest = [a for a in kept if a not in (p.vector, row)]
+        self.around(stage, rest, p, lambda q: self.inner(stage, overs, product, q))
+
+    def vector_axis(self, axes: Sequence[str]) -> str | None:
+        """The axis to lay along vectors where it is not the lane axis: the last one of more than one position."""
+        return next((a for a in reversed(axes) if self.ev.window(a).extent != 1), None)
+
+    def each_vector(self, vector: str | None, p: Point, body: Callable[[Point], None]) -> None:
+        """Runs along the vector axis of what is not in panels."""
+        if vector is None:
+            body(p)
+            return
+
+        def step(i: Any, _: list[Any]) -> None:
+            with self.ev.scope():
+                body(Point({**p.at, vector: i}, vector, 1))
+
+        self.e.loop(0, self.ev.window(vector).count, self.e.lanes, [], step, name=vector)
+
+    def around(self, stage: Stage, axes: Sequence[str], p: Point, body: Callable[[Point], None]) -> None:
+        """Loops over axes, outermost first; what does not vary inside is computed before a loop."""
+        self.prepare(stage, p)
+        if not axes:
+            body(p)
+            return
+        axis, *rest = axes
+
+        def each(i: Any, _: list[Any]) -> None:
+            with self.ev.scope():
+                self.around(stage, rest, p.on(axis, i), body)
+
+        self.e.loop(0, self.ev.window(axis).count, 1, [], each, name=axis)
+
+    def prepare(self, stage: Stage, p: Point) -> None:
+        """Evaluates what the stage needs and what varies along the point's axes only, before the loops over others."""
+        ev = self.ev
+        bound = set(p.at)
+        if bound >= set(stage.domain):
+            return
+        todo = stage.roots()
+        if stage.root is not None and stage.root.init is not None:
+            todo.append(stage.root.init)
+        seen: set[str] = set()
+        while todo:
+            x = todo.pop()
+            if not isinstance(x, str) or x in seen:
+                continue
+            seen.add(x)
+            op = ev.defs.get(x)
+            if set(ev.axes(x)) <= bound:
+                if not (op is stage.root or isinstance(op, Reduce) and x not in ev.held):
+                    ev.value(x, p)
+            elif op is not None and (x in ev.computing or x not in ev.held) and not isinstance(op, Contract):
+                todo += operands(op)
+
+    def inner(self, stage: Stage, overs: Axes, product: Product | None, p: Point) -> None:
+        """A point of the kept axes: reductions run over the others."""
+        start = [x for r in stage.reduces for x in self.identity(r, p)]
+        if product is None:
+            totals = self.over(overs, p, start, lambda q, held: self.point(stage, q, held))
+        else:
+            rest = [a for a in overs if a != product.row]
+            totals = self.over(rest, p, start, lambda q, held: self.rows(stage, product, q, held))
+        for r in stage.reduces:
+            parts, totals = totals[: p.parts], totals[p.parts :]
+            self.ev.write_tile(self.tile(r.result.name), p, Val(tuple(parts)))
+
+    def point(self, stage: Stage, p: Point, totals: Sequence[Any]) -> list[Any]:
+        """One point of the domain; gives the totals with its values added."""
+        if stage.root is not None:
+            self.ev.define(stage.root.result.name, p, self.contraction(stage.root, p))
+        totals = self.reduced(stage, [p], totals)
+        self.finish(stage, p)
+        return totals
+
+    def finish(self, stage: Stage, p: Point) -> None:
+        """Keeps and stores a point's values. All are read before one is written: a tile may be updated in place."""
+        values = [(name, self.ev.value(name, p)) for name in stage.kept]
+        for op in stage.stores:
+            self.ev.store(op, p)
+        for name, value in values:
+            self.ev.write_tile(self.tile(name), p, value)
+
+    # ---- register tiles
+
+    def product(self, stage: Stage, kept: Axes, overs: Axes, p: Point) -> Product | None:
+        """The stage's contraction in register tiles, where it fits them."""
+        root = stage.root
+        if root is None or not root.over or p.vector is None:
+            return None
+        tiles = [self.ev.held.get(x) if isinstance(x, str) else None for x in (root.x, root.y)]
+        on_lanes = [t for t in tiles if isinstance(t, Tile) and p.vector in t.axes]
+        others = [t for t in tiles if isinstance(t, Tile) and p.vector not in t.axes]
+        if len(on_lanes) != 1 or len(others) != 1:
+            return None
+        a, b = on_lanes[0], others[0]
+        straight = a.lane in (None, p.vector) and b.lane is None
+        consecutive = a.lane == p.vector or a.strides[p.vector] == 1
+        plain = not a.marked and not b.marked and a.kind == b.kind == self.ev.float
+        shared = all(k in a.axes and k in b.axes for k in root.over)
+        if not (straight and consecutive and plain and shared):
+            return None
+        rows = [r for r in (overs or kept) if r in b.axes and r not in a.axes]
+        row = max(rows, key=lambda r: self.ev.window(r).extent, default=None)
+        over = sorted(root.over, key=lambda k: self.ev.window(k).extent)
+        return Product(a, b, tuple(over), row)
+
+    def rows(self, stage: Stage, product: Product, p: Point, totals: Sequence[Any]) -> list[Any]:
+        """All rows at a point of the other axes, in tiles of a few."""
+        e, most = self.e, rows_for(self.e.machine.registers, product.lanes.kind)
+        if product.row is None:
+            return self.row_tile(stage, product, [p], totals)
+        axis = product.row
+        count = self.ev.window(axis).count
+
+        def tile(first: Any, rows: int, held: Sequence[Any]) -> list[Any]:
+            with self.ev.scope():
+                points = [p.on(axis, e.add(first, r)) for r in range(rows)]
+                return self.row_tile(stage, product, points, held)
+
+        held = list(totals)
+        if isinstance(count, int):
+            for first, rows, tiles in row_tiles(count, most):
+                held = (
+                    tile(first, rows, held)
+                    if tiles == 1
+                    else e.loop(
+                        first,
+                        first + rows * tiles,
+                        rows,
+                        held,
+                        lambda i, x, rows=rows: tile(i, rows, x),
+                        name=axis,
+                    )
+                )
+            return held
+        whole = e.mul(e.builder.udiv(count, e.index(most)), most)
+        held = e.loop(0, whole, most, held, lambda i, x: tile(i, most, x), name=axis)
+        return e.loop(whole, count, 1, held, lambda i, x: tile(i, 1, x), name=axis)
+
+    def row_tile(
+        self, stage: Stage, product: Product, points: Sequence[Point], totals: Sequence[Any]
+    ) -> list[Any]:
+        """Some rows: the contraction, then what is made of it."""
+        ev, root = self.ev, stage.root
+        assert root is not None
+        counts = {k: ev.window(k).count for k in root.over}
+        start = [self.start(root, p) for p in points]
+        sums = product.total(self.e, points[0], counts, start)
+        for p, parts in zip(points, sums, strict=True):
+            ev.define(root.result.name, p, Val(tuple(parts)))
+        totals = self.reduced(stage, points, totals)
+        for p in points:
+            self.finish(stage, p)
+        return totals
+
+    # ---- loops that carry totals
+
+    def over(
+        self,
+        axes: Sequence[str],
+        p: Point,
+        start: Sequence[Any],
+        body: Callable[[Point, Sequence[Any]], list[Any]],
+    ) -> list[Any]:
+        """Loops over axes that carry totals."""
+        if not axes:
+            return body(p, start)
+        axis, *rest = axes
+
+        def each(i: Any, carried: list[Any]) -> list[Any]:
+            with self.ev.scope():
+                return self.over(rest, p.on(axis, i), carried, body)
+
+        return self.e.loop(0, self.ev.window(axis).count, 1, start, each, name=axis)
+
+    def tile(self, name: str) -> Tile:
+        """The scratch of a value that is kept."""
+        tile = self.ev.held[name]
+        assert isinstance(tile, Tile)
+        return tile
+
+    def fill(self, tile: Tile, x: Operand) -> None:
+        """Sets all of a tile to an operand's value."""
+        ev, e = self.ev, self.e
+        if tile.lane is None:
+            vector = self.vector_axis(tile.axes)
+            rest = [a for a in tile.axes if a != vector]
+            stage = Stage(tile.axes)
+
+            def block(p: Point) -> None:
+                self.each_vector(vector, p, lambda q: ev.write_tile(tile, q, ev.value(x, q)))
+
+            with ev.scope():
+                self.around(stage, rest, Point({}), block)
+            return
+        lane = tile.lane
+
+        def panel(i: Any, _: list[Any]) -> None:
+            rest = [a for a in tile.axes if a != lane]
+            with ev.scope():
+                p = Point({lane: i}, lane, self.vectors)
+                self.around(Stage(tile.axes), rest, p, lambda q: ev.write_tile(tile, q, ev.value(x, q)))
+
+        e.loop(0, ev.window(lane).count, self.vectors * e.lanes, [], panel, name="panel")
+
+    # ---- reductions
+
+    def splat(self, kind: Kind, x: float, p: Point) -> list[Any]:
+        lanes = self.e.lanes if p.vector is not None else 0
+        return [constant(kind, x, lanes)] * p.parts
+
+    def identity(self, r: Reduce, p: Point) -> list[Any]:
+        """What a reduction of nothing gives."""
+        kind = kind_for(r.result.type.dtype, self.ev.float)
+        return self.splat(kind, identity_of(r.fn, kind), p)
+
+    def reduced(self, stage: Stage, points: Sequence[Point], totals: Sequence[Any]) -> list[Any]:
+        """Totals with the values at some points added."""
+        out: list[Any] = []
+        parts = points[0].parts
+        for n, r in enumerate(stage.reduces):
+            kind = kind_for(r.result.type.dtype, self.ev.float)
+            values = [self.ev.value(r.args[0], p) for p in points]
+            for part in range(parts):
+                total = totals[n * parts + part]
+                xs = [self.e.like(self.e.convert(v.part(part), kind), total) for v in values]
+                out.append(_tree(self.e, r.fn, [total, *xs]))
+        return out
+
+    # ---- contractions
+
+    def start(self, op: Contract, p: Point) -> list[Any]:
+        """What a contraction's sum starts from."""
+        kind = kind_for(op.result.type.dtype, self.ev.float)
+        zero = self.splat(kind, 0, p)
+        if op.init is None:
+            return zero
+        init = self.ev.value(op.init, p)
+        return [self.e.like(self.e.convert(init.part(n), kind), x) for n, x in enumerate(zero)]
+
+    def contraction(self, op: Contract, p: Point) -> Val:
+        """The sum of products at a point, by loops over the summed axes."""
+        ev, e = self.ev, self.e
+        kind = kind_for(op.result.type.dtype, ev.float)
+        start = self.start(op, p)
+
+        def body(q: Point, totals: Sequence[Any]) -> list[Any]:
+            x, y = ev.value(op.x, q), ev.value(op.y, q)
+            return [
+                product(
+                    e,
+                    (e.convert(x.part(n), kind), x.mark(n)),
+                    (e.convert(y.part(n), kind), y.mark(n)),
+                    total,
+                )
+                for n, total in enumerate(totals)
+            ]
+
+        return Val(tuple(self.over(op.over, p, start, body)))
+
+
+def _overs(stage: Stage) -> Axes:
+    """The axes that a stage's reductions run over; they agree."""
+    return tuple(a for a in stage.domain if any(a in r.over for r in stage.reduces))
+
+
+def _tree(e: Emit, fn: str, xs: list[Any]) -> Any:
+    """Values combined two by two; maxima that ignore NaN one by one, as only the total may not be NaN."""
+    if fn == "maxnum":
+        out = xs[0]
+        for x in xs[1:]:
+            out = combine(e, fn, out, x)
+        return out
+    while len(xs) > 1:
+        pairs = [combine(e, fn, a, b) for a, b in zip(xs[::2], xs[1::2], strict=False)]
+        xs = [*pairs, *xs[len(pairs) * 2 :]]
+    return xs[0]
+
+
+def identity_of(fn: str, kind: Kind) -> float:
+    """The value of a reduction of nothing."""
+    match fn:
+        case "sum" | "any":
+            return 0
+        case "all":
+            return 1
+        case "max" | "maxnum":
+            return -math.inf if kind[0] == "f" else LOWEST
+        case "min":
+            return math.inf if kind[0] == "f" else -LOWEST - 1
+        case _:
+            raise AssertionError(f"{fn} has no loop of its own")
+
+
+def combine(e: Emit, fn: str, total: Any, x: Any) -> Any:
+    """A reduction's total with one more value."""
+    x = e.like(x, total)
+    match fn:
+        case "sum":
+            return e.add(total, x)
+        case "any":
+            return e.or_(total, x)
+        case "all":
+            return e.and_(total, x)
+        case "max":
+            return e.max(total, x)
+        case "min":
+            return e.min(total, x)
+        case "maxnum":
+            return e.greater(x, total)
+        case _:
+            raise AssertionError(f"{fn} has no loop of its own")
+

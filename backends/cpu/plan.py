@@ -1,0 +1,283 @@
+"""Plans the straight-line ops of a tile program as loop nests: which values are computed together, and which are stored.
+
+A *stage* is one nest over a domain of axes. At each point of it some values are computed, kept in scratch, reduced or
+stored to memory. Maps are computed in the earliest stage that has what they need, on the way of the contraction or the
+pass that is there anyway; a value is kept only where a later stage reads it. Values that need no stage (positions,
+arithmetic on them, loads) are computed where they are used.
+
+One axis of a grid, the *lane* axis, lies in vector lanes. Stages whose domain has it run one after another on a panel of
+a few vectors of lanes, so that what they hand on stays in the nearest cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tilec.ir import Body, Cast, Contract, Edge, Load, Map, Op, Operand, Reduce, Store, operands, walk
+
+Axes = tuple[str, ...]
+
+
+@dataclass
+class Stage:
+    """One nest. `needs`: the stages that must be complete before it."""
+
+    domain: Axes
+    root: Contract | None = None
+    kept: list[str] = field(default_factory=list[str])
+    reduces: list[Reduce] = field(default_factory=list[Reduce])
+    stores: list[Store] = field(default_factory=list[Store])
+    needs: set[int] = field(default_factory=set[int])
+
+    def roots(self) -> list[Operand]:
+        """What is evaluated at each point."""
+        out: list[Operand] = list(self.kept)
+        for r in self.reduces:
+            out += r.args
+        for s in self.stores:
+            out += [s.value, *s.index]
+        return out
+
+
+@dataclass
+class Step:
+    """Stages that run one after another: on each panel of lanes (`panel`), or once."""
+
+    stages: list[int]
+    panel: bool
+
+
+@dataclass
+class Segment:
+    """The plan of some straight-line ops: scalars first, then the steps. `local`: values that one step only reads."""
+
+    scalars: list[Op]
+    stages: list[Stage]
+    steps: list[Step]
+    home: dict[str, int]
+    local: set[str]
+
+
+def split(body: Body, control: tuple[type[Op], ...]) -> list[tuple[list[Op], Op | None]]:
+    """The straight-line stretches of a body, each with the control op that ends it."""
+    out: list[tuple[list[Op], Op | None]] = []
+    run: list[Op] = []
+    for op in body:
+        if isinstance(op, control):
+            out.append((run, op))
+            run = []
+        else:
+            run.append(op)
+    out.append((run, None))
+    return out
+
+
+def names_in(ops: Iterable[Op]) -> set[str]:
+    """Every name that ops and the ops in their regions use."""
+    return {x for op in walk(ops) for x in operands(op) if isinstance(x, str)}
+
+
+class Planner:
+    """Makes the plan of one segment.
+
+    `axes` gives the axes of an operand, `free` says of a name that it is positions and scalars only: it is computed
+    anew wherever it is used. `escaping` are the names that later parts of the program read.
+    """
+
+    def __init__(
+        self,
+        ops: Sequence[Op],
+        lane: str | None,
+        escaping: set[str],
+        axes: Callable[[Operand], Axes],
+        free: Callable[[Operand], bool],
+    ) -> None:
+        self.lane, self.escaping, self.axes, self.free = lane, escaping, axes, free
+        self.ops = _live(ops, escaping)
+        self.defs = {v.name: op for op in self.ops for v in op.results}
+        self.stages: list[Stage] = []
+        self.scalars: list[Op] = []
+        self.home: dict[str, int] = {}
+
+    def plan(self) -> Segment:
+        """The plan."""
+        for op in self.ops:
+            self.place(op)
+        for op in self.ops:
+            for v in op.results:
+                if v.name in self.escaping and not self.free(v.name) and v.type.axes:
+                    self.complete(v.name)
+        stored = self.stored()
+        for name in self.home:
+            if name in stored and not isinstance(self.defs[name], Reduce):
+                self.stages[self.home[name]].kept.append(name)
+        for n, stage in enumerate(self.stages):
+            stage.needs = self.needs(n)
+        steps = self.steps()
+        return Segment(self.scalars, self.stages, steps, self.home, self.local(stored, steps))
+
+    # ---- a stage for each op that needs one
+
+    def place(self, op: Op) -> None:
+        match op:
+            case Edge():
+                self.scalars.append(op)
+            case Load() | Map() | Cast():
+                self.pointwise(op)
+            case Reduce():
+                self.reduction(op)
+            case Contract():
+                self.contraction(op)
+            case Store():
+                domain = tuple(x for x in op.index if isinstance(x, str) and self.axes(x))
+                self.join(domain, self.after([op.value], domain)).stores.append(op)
+            case _:
+                raise TypeError(op.word)
+
+    def pointwise(self, op: Op) -> None:
+        name, domain = op.result.name, op.result.type.axes
+        least = self.after(operands(op), domain)
+        if least >= 0:
+            self.join(domain, least)
+            self.home[name] = self.index
+        elif not domain:
+            self.scalars.append(op)
+
+    def reduction(self, op: Reduce) -> None:
+        domain = _union([*map(self.axes, op.args), op.over])
+        if self.lane in op.over:
+            for x in op.args:
+                self.complete(x)
+            self.new(domain).reduces.append(op)
+        else:
+            self.join(domain, self.after(op.args, domain), op.over).reduces.append(op)
+        self.home[op.result.name] = self.index
+
+    def contraction(self, op: Contract) -> None:
+        for x in (op.x, op.y):
+            self.complete(x)
+        self.new(op.result.type.axes).root = op
+        self.home[op.result.name] = self.index
+
+    def after(self, xs: Iterable[Operand], domain: Axes) -> int:
+        """The first stage in which these operands are at hand, -1: anywhere."""
+        return max((self.ready(x, domain) for x in self.leaves(xs)), default=-1)
+
+    def ready(self, x: str, domain: Axes) -> int:
+        same = set(self.stages[self.home[x]].domain) == set(domain) and not isinstance(self.defs[x], Reduce)
+        return self.home[x] + (not same)
+
+    def leaves(self, xs: Iterable[Operand]) -> set[str]:
+        """The values with a stage that operands are computed from."""
+        found: set[str] = set()
+        seen: set[str] = set()
+        todo = [x for x in xs if isinstance(x, str)]
+        while todo:
+            x = todo.pop()
+            if x in self.home:
+                found.add(x)
+            elif x in self.defs and x not in seen:
+                seen.add(x)
+                todo += [y for y in operands(self.defs[x]) if isinstance(y, str)]
+        return found
+
+    def join(self, domain: Axes, least: int, over: Axes | None = None) -> Stage:
+        """The first stage from `least` on with this domain, and no reduction but over `over`; else a new one."""
+        for n in range(max(least, 0), len(self.stages)):
+            stage = self.stages[n]
+            agree = over is None or all(set(r.over) == set(over) for r in stage.reduces)
+            if set(stage.domain) == set(domain) and agree and not self.crosses(stage):
+                self.index = n
+                return stage
+        return self.new(domain)
+
+    def new(self, domain: Axes) -> Stage:
+        self.index = len(self.stages)
+        self.stages.append(Stage(domain))
+        return self.stages[-1]
+
+    def crosses(self, stage: Stage) -> bool:
+        """Whether a stage reduces over lanes."""
+        return any(self.lane in r.over for r in stage.reduces)
+
+    def complete(self, x: Operand) -> None:
+        """Sees to it that a tile is kept as such."""
+        if not isinstance(x, str) or x not in self.defs or x in self.home or self.free(x):
+            return
+        if self.axes(x):
+            self.new(self.axes(x))
+            self.home[x] = self.index
+
+    # ---- what is kept, and when stages run
+
+    def users(self) -> dict[str, set[int]]:
+        """For each value with a stage, the stages that read it."""
+        out: dict[str, set[int]] = {name: set() for name in self.home}
+        for n, stage in enumerate(self.stages):
+            for x in self.reads(n, stage):
+                out[x].add(n)
+        return out
+
+    def reads(self, n: int, stage: Stage) -> set[str]:
+        """The values with a stage that a stage reads; its own are among them where others of its own use them."""
+        own = [name for name, at in self.home.items() if at == n]
+        return self.leaves([*stage.roots(), *(x for y in own for x in operands(self.defs[y]))])
+
+    def stored(self) -> set[str]:
+        """The values that must be kept: read by another stage or later on."""
+        users = self.users()
+        return {x for x, at in self.home.items() if x in self.escaping or users[x] - {at}}
+
+    def needs(self, n: int) -> set[int]:
+        return {self.home[x] for x in self.reads(n, self.stages[n])} - {n}
+
+    def steps(self) -> list[Step]:
+        done: set[int] = set()
+        rest = list(range(len(self.stages)))
+        out: list[Step] = []
+        while rest:
+            once = [n for n in rest if not self.panelled(n) and self.stages[n].needs <= done]
+            for n in once:
+                out.append(Step([n], False))
+                done.add(n)
+                rest.remove(n)
+            if once:
+                continue
+            run: list[int] = []
+            for n in rest:
+                if self.panelled(n) and self.stages[n].needs <= done | set(run):
+                    run.append(n)
+            assert run, "stages need each other"
+            out.append(Step(run, True))
+            done |= set(run)
+            rest = [n for n in rest if n not in done]
+        return out
+
+    def panelled(self, n: int) -> bool:
+        stage = self.stages[n]
+        return self.lane in stage.domain and not self.crosses(stage)
+
+    def local(self, stored: set[str], steps: list[Step]) -> set[str]:
+        users = self.users()
+        step = {n: k for k, s in enumerate(steps) for n in s.stages}
+        panels = {n for s in steps if s.panel for n in s.stages}
+        return {
+            x
+            for x in stored - self.escaping
+            if self.home[x] in panels and {step[n] for n in users[x]} <= {step[self.home[x]]}
+        }
+
+
+def _live(ops: Sequence[Op], escaping: set[str]) -> list[Op]:
+    wanted = set(escaping)
+    out: list[Op] = []
+    for op in reversed(ops):
+        if isinstance(op, Store) or any(v.name in wanted for v in op.results):
+            out.append(op)
+            wanted.update(x for x in operands(op) if isinstance(x, str))
+    return out[::-1]
+
+
+def _union(parts: Iterable[Axes]) -> Axes:
+    return tuple(dict.fromkeys(a for p in parts for a in p))

@@ -1,0 +1,308 @@
+"""Worker threads that wait inside machine code.
+
+A worker function `void f(ctx, scratch)` pulls its tasks from an atomic counter in `ctx`; `run` has several threads
+execute it at once. The threads are parked on a semaphore in machine code, never hold Python's lock and are woken in a
+few microseconds. Everything that changes while threads run (the job, the scratch memory, who owns the pool) is changed
+by machine code alone, in one call from Python, so that no exception can find it half done.
+
+A call that finds the pool in use, from another thread or from inside a job, does its work on its own thread. Threads
+are started at the first call that wants them and again in the child of a fork. Where POSIX semaphores in memory are
+missing (outside Linux) there is one thread.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import llvmlite.ir as ir
+
+from tilec.backends.cpu import jit
+from tilec.backends.cpu.vector import KINDS, POINTER, VOID, Emit, Value, constant, function
+from tilec.errors import ArgumentError
+
+PAGE = 4096
+MOST = 1024
+"""Threads of a pool."""
+
+# The control block, in bytes: `busy` is the owner's mark, the job follows, then the two semaphores, then a slot for
+# every thread: the block's address, its scratch memory, and how much that is. Slot 0 is the caller's.
+BUSY, JOB, CONTEXT, NEED, QUIT, GO, DONE, SLOTS = 0, 8, 16, 24, 32, 64, 128, 192
+SLOT_BLOCK, SLOT_SCRATCH, SLOT_SIZE, SLOT_BYTES = 0, 8, 16, 64
+NO_MEMORY = 1
+
+
+def threads() -> int:
+    """How many threads a call may use: the processors that this process may run on, at most `$TILEC_NUM_THREADS`."""
+    if not sys.platform.startswith("linux"):
+        return 1
+    allowed = min(_processors(), MOST)
+    text = os.environ.get("TILEC_NUM_THREADS")
+    if text is None:
+        return allowed
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentError(f"TILEC_NUM_THREADS is {text!r}, expected a number of threads from 1")
+    return min(allowed, int(text))
+
+
+@functools.cache
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else 1
+
+
+def run(address: int, context: int, scratch: int, workers: int | None = None) -> None:
+    """Has up to `workers` threads (all unless given), the caller among them, call `void f(context, scratch memory)`.
+
+    `address`: of `f`. `context`: its first argument; whatever it holds must tell the threads' tasks apart, as by an
+    atomic counter. `scratch`: bytes that every thread needs for itself; they start at a multiple of 4096 and hold what
+    an earlier call left there. Returns when every thread is done. Raises MemoryError where the caller gets no scratch
+    memory.
+    """
+    wanted = threads() if workers is None else min(workers, threads())
+    pool = _pool()
+    pool.grow(wanted - 1)
+    if pool.call(address, context, scratch, min(wanted - 1, pool.started)) == NO_MEMORY:
+        raise MemoryError(f"no {scratch} bytes of scratch memory")
+
+
+# ---- the threads
+
+
+class _Pool:
+    """The control block and its threads."""
+
+    def __init__(self) -> None:
+        code = _code()
+        self._run: Any = ctypes.CFUNCTYPE(
+            ctypes.c_int32, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64
+        )(code.address("pool_run"))
+        self._loop = code.address("pool_loop")
+        self._memory = ctypes.create_string_buffer(SLOTS + SLOT_BYTES * MOST + 64)
+        self._block = -(-ctypes.addressof(self._memory) // 64) * 64
+        self._libc: Any = ctypes.CDLL(None)
+        self._ids: list[int] = []
+        self._lock = threading.Lock()
+        if sys.platform.startswith("linux"):
+            for semaphore in (GO, DONE):
+                self._libc.sem_init(ctypes.c_void_p(self._block + semaphore), 0, 0)
+
+    @property
+    def started(self) -> int:
+        """Threads that are there besides the caller."""
+        return len(self._ids)
+
+    def call(self, address: int, context: int, scratch: int, helpers: int) -> int:
+        """Runs one job, with `helpers` of the threads."""
+        return self._run(self._block, address, context, scratch, helpers)
+
+    def grow(self, count: int) -> None:
+        """Starts threads until there are `count`; fewer where the system gives no more."""
+        if self.started >= count:
+            return
+        with self._lock:
+            # A thread that handled signals would interrupt the waiting of another: they are for Python's own threads.
+            held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                while self.started < count and self._start():
+                    pass
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+    def _start(self) -> bool:
+        slot = self._block + SLOTS + SLOT_BYTES * (self.started + 1)
+        ctypes.c_int64.from_address(slot + SLOT_BLOCK).value = self._block
+        thread = ctypes.c_ulong()
+        create = self._libc.pthread_create
+        made = create(
+            ctypes.byref(thread), None, ctypes.c_void_p(self._loop), ctypes.c_void_p(slot)
+        )
+        if made == 0:
+            self._ids.append(thread.value)
+        return made == 0
+
+    def stop(self) -> None:
+        """Ends the threads; what they are doing is finished first."""
+        with self._lock:
+            ctypes.c_int64.from_address(self._block + QUIT).value = 1
+            for _ in self._ids:
+                self._libc.sem_post(ctypes.c_void_p(self._block + GO))
+            for thread in self._ids:
+                self._libc.pthread_join(ctypes.c_ulong(thread), None)
+            self._ids.clear()
+
+
+_held: _Pool | None = None
+_guard = threading.Lock()
+
+
+def _pool() -> _Pool:
+    global _held
+    if _held is None:
+        with _guard:
+            _held = _held or _Pool()
+    return _held
+
+
+def _forget() -> None:
+    """In the child of a fork: it has none of the threads, and no lock that one of them held may stay locked."""
+    global _held, _guard
+    _held, _guard = None, threading.Lock()
+    _processors.cache_clear()
+
+
+def _stop() -> None:
+    global _held
+    if _held is not None:
+        _held.stop()
+        _held = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+atexit.register(_stop)
+
+
+# ---- the machine code
+
+
+@functools.cache
+def _code() -> jit.Code:
+    """Loaded once, and never unloaded: threads wait in it."""
+    return jit.load(jit.cached("pool", lambda: (_module(), "")).object)
+
+
+def _module() -> Any:
+    module: Any = ir.Module("pool")
+    _emit_grow(module)
+    _emit_loop(module)
+    _emit_run(module)
+    return module
+
+
+def _libc(e: Emit, name: str, result: Any, xs: Iterable[Value]) -> Value:
+    """A call of a C function."""
+    xs = list(xs)
+    found = e.module.globals.get(name)
+    if found is None:
+        found = ir.Function(e.module, ir.FunctionType(result, [x.type for x in xs]), name)
+    return e.builder.call(found, xs)
+
+
+def _field(e: Emit, block: Value, at: int) -> Value:
+    return e.at(block, at, 1)
+
+
+def _get(e: Emit, block: Value, at: int, pointer: bool = False) -> Value:
+    t = POINTER if pointer else KINDS["i64"]
+    return e.builder.load(_field(e, block, at), typ=t, align=8)
+
+
+def _put(e: Emit, x: Value, block: Value, at: int) -> None:
+    e.builder.store(x, _field(e, block, at), align=8)
+
+
+def _wait(e: Emit, semaphore: Value) -> None:
+    """sem_wait, again where a signal interrupted it."""
+    again = e.function.append_basic_block("wait")
+    after = e.function.append_basic_block("woken")
+    e.builder.branch(again)
+    e.builder.position_at_end(again)
+    status = _libc(e, "sem_wait", KINDS["i32"], [semaphore])
+    e.builder.cbranch(e.compare("!=", status, 0), again, after)
+    e.builder.position_at_end(after)
+
+
+def _emit_grow(module: Any) -> None:
+    """`i1 grow(slot, bytes)`: gives a slot that much scratch memory; false where there is none."""
+    f = function(module, "grow", [POINTER, KINDS["i64"]], KINDS["i1"], internal=True)
+    e = Emit(f, jit.host())
+    slot, need = f.args
+
+    def allocate() -> list[Value]:
+        _libc(e, "free", VOID, [_get(e, slot, SLOT_SCRATCH, pointer=True)])
+        whole = e.and_(e.add(need, PAGE - 1), -PAGE)
+        fresh = _libc(e, "aligned_alloc", POINTER, [constant("i64", PAGE), whole])
+        found = e.compare("!=", e.builder.ptrtoint(fresh, KINDS["i64"]), 0)
+        _put(e, fresh, slot, SLOT_SCRATCH)
+        _put(e, e.select(found, whole, constant("i64", 0)), slot, SLOT_SIZE)
+        return [found]
+
+    enough = e.compare("<=", need, _get(e, slot, SLOT_SIZE))
+    (ok,) = e.branch(enough, lambda: [constant("i1", 1)], allocate)
+    e.builder.ret(ok)
+
+
+def _emit_loop(module: Any) -> None:
+    """`ptr pool_loop(slot)`: the life of a thread."""
+    f = function(module, "pool_loop", [POINTER], POINTER)
+    e = Emit(f, jit.host())
+    (slot,) = f.args
+    block = _get(e, slot, SLOT_BLOCK, pointer=True)
+    head, job, end = (f.append_basic_block(name) for name in ("head", "job", "end"))
+    e.builder.branch(head)
+    e.builder.position_at_end(head)
+    _wait(e, _field(e, block, GO))
+    e.builder.cbranch(e.compare("!=", _get(e, block, QUIT), 0), end, job)
+    e.builder.position_at_end(job)
+    ready = e.builder.call(module.globals["grow"], [slot, _get(e, block, NEED)])
+
+    def work() -> None:
+        scratch = _get(e, slot, SLOT_SCRATCH, pointer=True)
+        address, context = (_get(e, block, at, pointer=True) for at in (JOB, CONTEXT))
+        e.call_address(address, context, scratch)
+
+    # Without memory it leaves the tasks to the others.
+    e.branch(ready, work)
+    _libc(e, "sem_post", KINDS["i32"], [_field(e, block, DONE)])
+    e.builder.branch(head)
+    e.builder.position_at_end(end)
+    _libc(e, "free", VOID, [_get(e, slot, SLOT_SCRATCH, pointer=True)])
+    e.builder.ret(ir.Constant(POINTER, None))
+
+
+def _emit_run(module: Any) -> None:
+    """`i32 pool_run(block, f, context, bytes, helpers)`: one job; NO_MEMORY where the caller has none, else 0."""
+    arguments = [POINTER] * 3 + [KINDS["i64"]] * 2
+    f = function(module, "pool_run", arguments, KINDS["i32"])
+    e = Emit(f, jit.host())
+    block, address, context, need, helpers = f.args
+    zero, one = constant("i64", 0), constant("i64", 1)
+    slot = e.at(block, SLOTS, 1)
+
+    def alone() -> list[Value]:
+        whole = e.and_(e.add(need, 2 * PAGE - 1), -PAGE)
+        scratch = _libc(e, "aligned_alloc", POINTER, [constant("i64", PAGE), whole])
+        found = e.compare("!=", e.builder.ptrtoint(scratch, KINDS["i64"]), 0)
+        e.branch(found, lambda: e.call_address(address, context, scratch))
+        _libc(e, "free", VOID, [scratch])
+        return [found]
+
+    def together() -> None:
+        for x, at in ((address, JOB), (context, CONTEXT), (need, NEED)):
+            _put(e, x, block, at)
+        e.loop(zero, helpers, 1, [], lambda i, _: _signal(e, block))
+        e.call_address(address, context, _get(e, slot, SLOT_SCRATCH, pointer=True))
+        e.loop(zero, helpers, 1, [], lambda i, _: _wait(e, _field(e, block, DONE)))
+
+    def owner() -> list[Value]:
+        found = e.builder.call(module.globals["grow"], [slot, need])
+        e.branch(found, together)
+        e.builder.atomic_rmw("xchg", _field(e, block, BUSY), zero, "release")
+        return [found]
+
+    taken = e.builder.cmpxchg(_field(e, block, BUSY), zero, one, "acquire", "monotonic")
+    (ok,) = e.branch(e.builder.extract_value(taken, 1), owner, alone)
+    e.builder.ret(e.select(ok, constant("i32", 0), constant("i32", NO_MEMORY)))
+
+
+def _signal(e: Emit, block: Value) -> None:
+    _libc(e, "sem_post", KINDS["i32"], [_field(e, block, GO)])

@@ -1,0 +1,115 @@
+"""Contractions in register tiles: a few rows of one operand, broadcast, times a few vectors of the other.
+
+The vector operand has the vector axis in consecutive lanes, the other one is read element by element. Neither is packed:
+tiles in scratch have constant strides, so all rows are reached from one address. A tile of `rows` × `vectors`
+accumulators, `vectors` operands and one broadcast must fit the registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilec.backends.cpu.expr import Point
+from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.vector import BYTES, Emit, Kind
+
+UNROLL = 4
+"""Steps of the summed axis per iteration."""
+
+
+def rows_for(registers: int, kind: Kind) -> int:
+    """Rows of a register tile of two vectors: the most that leave room for the operands."""
+    rows = 12 if registers >= 32 else 6
+    return rows if kind == "f32" else rows // 2
+
+
+@dataclass(frozen=True)
+class Product:
+    """A contraction that fits register tiles: `lanes` is the vector operand, `other` the broadcast one.
+
+    `over` are the summed axes, the longest last; `row` the axis of `other` that a tile covers some rows of.
+    """
+
+    lanes: Tile
+    other: Tile
+    over: tuple[str, ...]
+    row: str | None
+
+    def total(
+        self, e: Emit, p: Point, counts: Mapping[str, Any], start: Sequence[Sequence[Any]]
+    ) -> list[list[Any]]:
+        """start[r][part] plus the sum of products, for the rows from the point's on."""
+        rows = len(start)
+        flat = [x for row in start for x in row]
+        out = self.outer(e, self.over, p, counts, rows, flat)
+        return [out[r * p.parts : (r + 1) * p.parts] for r in range(rows)]
+
+    def outer(
+        self, e: Emit, over: Sequence[str], p: Point, counts: Mapping[str, Any], rows: int, flat: list[Any]
+    ) -> list[Any]:
+        axis, *rest = over
+        if not rest:
+            return self.inner(e, axis, p, counts[axis], rows, flat)
+        return e.loop(
+            0,
+            counts[axis],
+            1,
+            flat,
+            lambda k, held: self.outer(e, rest, p.on(axis, k), counts, rows, held),
+            name=axis,
+        )
+
+    def inner(self, e: Emit, axis: str, p: Point, count: Any, rows: int, flat: list[Any]) -> list[Any]:
+        """The loop over the last summed axis."""
+        at = {**p.at, axis: 0}
+        kind = self.lanes.kind
+        size = BYTES[kind]
+        a = e.at(self.lanes.base, self.lanes.offset(e, at, p.vector), size)
+        b = e.at(self.other.base, self.other.offset(e, at, p.vector), size)
+        step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
+        step_row = self.other.strides[self.row] if self.row else 0
+
+        def steps(unroll: int) -> Any:
+            def body(k: Any, held: list[Any]) -> list[Any]:
+                ak, bk = e.at(a, e.mul(k, step_a), size), e.at(b, e.mul(k, step_b), size)
+                for u in range(unroll):
+                    held = step(ak, bk, u, held)
+                return held
+
+            return body
+
+        def step(ak: Any, bk: Any, u: int, held: list[Any]) -> list[Any]:
+            vectors = [e.read(kind, ak, u * step_a + v * e.lanes, e.lanes) for v in range(p.parts)]
+            out: list[Any] = []
+            for r in range(rows):
+                x = e.splat(e.read(kind, bk, u * step_b + r * step_row))
+                out += [e.fma(x, y, held[r * p.parts + v]) for v, y in enumerate(vectors)]
+            return out
+
+        for start, stop, unroll in _stretches(e, count):
+            flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
+        return flat
+
+
+def _stretches(e: Emit, count: Any) -> Iterator[tuple[Any, Any, int]]:
+    """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest."""
+    whole = count // UNROLL * UNROLL if isinstance(count, int) else e.and_(count, -UNROLL)
+    yield 0, whole, UNROLL
+    if not isinstance(count, int) or whole < count:
+        yield whole, count, 1
+
+
+def row_tiles(n: int, most: int) -> list[tuple[int, int, int]]:
+    """n rows as (first, rows of a tile, tiles): of 4 rows at least where n allows, as short tiles starve the units."""
+    if n <= most:
+        return [(0, n, 1)] if n else []
+    tiles, rest = divmod(n, most)
+    if rest == 0:
+        return [(0, most, tiles)]
+    if rest >= min(4, most):
+        return [(0, most, tiles), (most * tiles, rest, 1)]
+    start, left = most * (tiles - 1), most + rest
+    first = (left + 1) // 2
+    return [(0, most, tiles - 1), (start, first, 1), (start + first, left - first, 1)]

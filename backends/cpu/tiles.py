@@ -1,0 +1,106 @@
+"""Tiles in scratch memory, and the windows of axes.
+
+A tile that has the lane axis is laid out in panels: for each panel of `width` lanes its other axes, then the lanes. So
+what the stages of a panel exchange lies close together, and a vector of lanes is consecutive. Other tiles are dense, with
+rows padded to whole vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilec.backends.cpu.vector import BYTES, Emit, Kind
+
+
+@dataclass(frozen=True)
+class Window:
+    """The stretch of an axis that the present tile covers: `count` positions from `first` on, at most `extent`.
+
+    `scalar`: the tile holds one position, and the axis is in no type.
+    """
+
+    first: Any
+    count: Any
+    extent: int
+    scalar: bool = False
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile in scratch.
+
+    `strides` of the axes other than the lane axis, in elements; `panel`: elements from one panel to the next (0 where it
+    holds one panel only); `marked`: absent zeros are told from others.
+    """
+
+    base: Any
+    kind: Kind
+    axes: tuple[str, ...]
+    strides: Mapping[str, int]
+    lane: str | None
+    width: int
+    panel: int
+    marked: bool
+
+    def offset(self, e: Emit, at: Mapping[str, Any], vector: str | None) -> Any:
+        """Where the element at local positions lies; of the axis `vector`, the first of consecutive lanes."""
+        out: Any = 0
+        for axis in self.axes:
+            if axis != self.lane:
+                out = e.add(out, e.mul(at[axis], self.strides[axis]))
+        if self.lane is None:
+            return out
+        x = at[self.lane]
+        if self.lane == vector:
+            return e.add(out, e.mul(x, self.panel // self.width))
+        if isinstance(x, int):
+            return e.add(out, x // self.width * self.panel + x % self.width)
+        shift = self.width.bit_length() - 1
+        return e.add(out, e.add(e.mul(e.lshr(x, shift), self.panel), e.and_(x, self.width - 1)))
+
+
+class Scratch:
+    """Hands out a worker's scratch memory; what a region took is free again when it ends."""
+
+    ALIGN = 64
+
+    def __init__(self, e: Emit, base: Any) -> None:
+        self.e, self.base = e, base
+        self.used = self.most = 0
+
+    def take(self, count: int, kind: Kind) -> Any:
+        """The address of `count` elements, aligned to a cache line."""
+        offset = self.used
+        size = count * BYTES["i8" if kind == "i1" else kind]
+        self.used = -(-(offset + size) // self.ALIGN) * self.ALIGN
+        self.most = max(self.most, self.used)
+        return self.e.at(self.base, offset, 1)
+
+    def tile(
+        self,
+        kind: Kind,
+        extents: Mapping[str, int],
+        lane: str | None,
+        width: int,
+        whole: bool,
+        marked: bool,
+    ) -> Tile:
+        """A new tile over axes with these extents. `whole`: all panels of lanes, not the present one only."""
+        others = [a for a in extents if a != lane]
+        on_lanes = lane is not None and lane in extents
+        step = width if on_lanes else 1
+        strides: dict[str, int] = {}
+        for n, axis in enumerate(reversed(others)):
+            strides[axis] = step
+            last = n == 0 and not on_lanes
+            step *= _round_up(extents[axis], self.e.lanes) if last else extents[axis]
+        panels = -(-extents[lane] // width) if on_lanes and lane is not None and whole else 1
+        base = self.take(step * panels + self.e.lanes, kind)
+        panel = step if on_lanes and whole else 0
+        return Tile(base, kind, tuple(extents), strides, lane if on_lanes else None, width, panel, marked)
+
+
+def _round_up(n: int, step: int) -> int:
+    return -(-n // step) * step

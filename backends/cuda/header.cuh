@@ -1,0 +1,259 @@
+// Primitives of tilec's CUDA kernels. The same text is plain C++ where TILEC_HOST is defined: `each_thread` is then a loop
+// over the threads of a block, so that a kernel can be run and tested without a GPU.
+#ifdef TILEC_HOST
+#include <cmath>
+#include <cstring>
+#define DEVICE static inline
+#define GLOBAL extern "C" void
+#define BOUNDS(threads)
+#define each_thread for (int thread = tl::first; thread >= 0 && thread < THREADS; thread += tl::step)
+#define SHARED(name, bytes) alignas(128) static unsigned char name[(bytes) + 1]; memset(name, 0xA5, bytes)
+#define SYNC()
+#define UNROLL
+#else
+#define DEVICE static __device__ __forceinline__
+#define GLOBAL extern "C" __global__ void
+#define BOUNDS(threads) __launch_bounds__(threads)
+#define each_thread if (const int thread = threadIdx.x; true)
+#define SHARED(name, bytes) extern __shared__ __align__(128) unsigned char name[]
+#define SYNC() __syncthreads()
+#define UNROLL _Pragma("unroll")
+#endif
+
+typedef long long i64;
+typedef unsigned long long u64;
+typedef int i32;
+typedef unsigned int u32;
+typedef short i16;
+typedef unsigned short u16;
+typedef signed char i8;
+typedef unsigned char u8;
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+struct f8e4m3 { u8 bits; };
+struct f8e5m2 { u8 bits; };
+struct b8 { u8 bits; };  // a bool in memory
+
+namespace tl {
+
+#ifdef TILEC_HOST
+static i64 block = 0, blocks = 1;
+static int first = 0, step = 1;
+DEVICE u32 bits_of(float x) { u32 u; memcpy(&u, &x, 4); return u; }
+DEVICE u64 bits_of(double x) { u64 u; memcpy(&u, &x, 8); return u; }
+DEVICE float float_of(u32 u) { float x; memcpy(&x, &u, 4); return x; }
+DEVICE double double_of(u64 u) { double x; memcpy(&x, &u, 8); return x; }
+DEVICE i64 block_index() { return block; }
+DEVICE i64 block_count() { return blocks; }
+#else
+DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
+DEVICE u64 bits_of(double x) { return __double_as_longlong(x); }
+DEVICE float float_of(u32 u) { return __uint_as_float(u); }
+DEVICE double double_of(u64 u) { return __longlong_as_double(u); }
+DEVICE i64 block_index() { return blockIdx.x; }
+DEVICE i64 block_count() { return gridDim.x; }
+#endif
+DEVICE float infinity(float) { return float_of(0x7f800000u); }
+DEVICE double infinity(double) { return double_of(0x7ff0000000000000ull); }
+DEVICE float nan(float) { return float_of(0x7fc00000u); }
+DEVICE double nan(double) { return double_of(0x7ff8000000000000ull); }
+template <class T> DEVICE bool is_nan(T x) { return x != x; }
+
+// ---- storage types. Narrowing rounds to nearest even; f8e4m3 has no infinity: what is too large is NaN.
+
+// a float of `M` mantissa bits and exponent bias `B`, from the bits of an f32; `top`: its largest finite bits
+template <int M, int B>
+DEVICE u32 narrow_bits(float x, u32 top, u32 beyond, u32 nan) {
+  const u32 u = bits_of(x), sign = u >> 31, a = u & 0x7fffffffu;
+  const int width = M == 3 || M == 2 ? 7 : 15;
+  if (a > 0x7f800000u) return (sign << width) | nan;
+  const int exponent = (int)(a >> 23) - 127 + B;
+  u32 out;
+  if (exponent >= 1) {
+    const u32 drop = 23 - M, half = (1u << (drop - 1)) - 1 + ((a >> drop) & 1);
+    out = exponent > 60 ? top + 1 : ((a + half) >> drop) - ((u32)(127 - B) << M);
+  } else {  // subnormal: the value as a multiple of the smallest one, rounded by an addition
+    const u32 shift = (u32)(127 - B + 1 + 23 - M) << 23;
+    out = bits_of(float_of(a) + float_of(shift)) - shift;
+  }
+  if (out > top) out = beyond;
+  return (sign << width) | out;
+}
+
+template <int M, int B>
+DEVICE float widen_bits(u32 bits, int width, u32 top) {
+  const u32 sign = bits >> width, a = bits & ((1u << width) - 1);
+  float x;
+  if (a > top) x = M != 3 && a == top + 1 ? infinity(0.f) : nan(0.f);
+  else if (a >> M) x = float_of((a << (23 - M)) + ((u32)(127 - B) << 23));
+  else x = (float)a * float_of((u32)(127 - B + 1 - M) << 23);
+  return float_of(bits_of(x) | sign << 31);
+}
+
+DEVICE float widen(f16 x) {
+#ifdef TILEC_HOST
+  return widen_bits<10, 15>(x.bits, 15, 0x7bffu);
+#else
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+#endif
+}
+DEVICE float widen(bf16 x) { return float_of((u32)x.bits << 16); }
+DEVICE float widen(f8e4m3 x) { return widen_bits<3, 7>(x.bits, 7, 0x7eu); }
+DEVICE float widen(f8e5m2 x) { return widen_bits<2, 15>(x.bits, 7, 0x7bu); }
+DEVICE float widen(float x) { return x; }
+DEVICE double widen(double x) { return x; }
+DEVICE i64 widen(i64 x) { return x; }
+DEVICE i64 widen(i32 x) { return x; }
+DEVICE i64 widen(i16 x) { return x; }
+DEVICE i64 widen(i8 x) { return x; }
+DEVICE i64 widen(u8 x) { return x; }
+DEVICE bool widen(b8 x) { return x.bits != 0; }
+
+DEVICE void store(f16* to, float x) {
+#ifdef TILEC_HOST
+  to->bits = (u16)narrow_bits<10, 15>(x, 0x7bffu, 0x7c00u, 0x7e00u);
+#else
+  u16 y;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+  to->bits = y;
+#endif
+}
+DEVICE void store(bf16* to, float x) {
+  const u32 u = bits_of(x);
+  to->bits = is_nan(x) ? (u16)((u >> 16) | 0x40u) : (u16)((u + 0x7fffu + ((u >> 16) & 1)) >> 16);
+}
+DEVICE void store(f8e4m3* to, float x) { to->bits = (u8)narrow_bits<3, 7>(x, 0x7eu, 0x7fu, 0x7fu); }
+DEVICE void store(f8e5m2* to, float x) { to->bits = (u8)narrow_bits<2, 15>(x, 0x7bu, 0x7cu, 0x7eu); }
+DEVICE void store(float* to, float x) { *to = x; }
+DEVICE void store(double* to, double x) { *to = x; }
+DEVICE void store(i64* to, i64 x) { *to = x; }
+DEVICE void store(i32* to, i64 x) { *to = (i32)x; }
+DEVICE void store(i16* to, i64 x) { *to = (i16)x; }
+DEVICE void store(i8* to, i64 x) { *to = (i8)x; }
+DEVICE void store(u8* to, i64 x) { *to = (u8)x; }
+DEVICE void store(b8* to, bool x) { to->bits = x; }
+DEVICE void store(bool* to, bool x) { *to = x; }
+
+// a number rounded to a storage type
+template <class T> DEVICE float rounded(float x) { T y; store(&y, x); return widen(y); }
+template <class T> DEVICE double rounded(double x) { T y; store(&y, (float)x); return widen(y); }
+
+// to an integer: truncated; what does not fit is the smallest one
+template <class T> DEVICE i64 truncate(T x) {
+  return (x < T(0) ? -x : x) < T(9223372036854775808.0) ? (i64)x : (i64)0x8000000000000000ull;
+}
+
+// ---- absent zeros: where a value may hold one, it is the negative zero, and any other zero is positive
+
+DEVICE bool gone(float x) { return bits_of(x) == 0x80000000u; }
+DEVICE bool gone(double x) { return bits_of(x) == 0x8000000000000000ull; }
+template <class T> DEVICE T ordinary(T x) { return x + T(0); }  // -0 becomes 0
+template <class T> DEVICE T absent() { return T(-0.0); }
+template <class T> DEVICE T absent_mul(T x, T y) { return gone(x) || gone(y) ? absent<T>() : ordinary(x * y); }
+
+// ---- arithmetic by the language's rules: -inf absorbs all but NaN, 0 / 0 is 0
+
+template <class T> DEVICE T add(T x, T y) {
+  const T inf = infinity(T(0));
+  return (x == -inf && y == inf) || (x == inf && y == -inf) ? -inf : x + y;
+}
+template <class T> DEVICE T sub(T x, T y) {
+  const T inf = infinity(T(0));
+  return x == -inf && y == -inf ? -inf : x - y;
+}
+template <class T> DEVICE T div(T x, T y) { return x == T(0) && y == T(0) ? T(0) : x / y; }
+DEVICE float fma(float x, float y, float z) { return fmaf(x, y, z); }
+DEVICE double fma(double x, double y, double z) { return ::fma(x, y, z); }
+DEVICE i64 fma(i64 x, i64 y, i64 z) { return x * y + z; }
+
+template <class T> DEVICE T max(T x, T y) { return x > y || is_nan(x) ? x : y; }
+template <class T> DEVICE T min(T x, T y) { return x < y || is_nan(x) ? x : y; }
+DEVICE float maxnum(float x, float y) { return fmaxf(x, y); }
+DEVICE double maxnum(double x, double y) { return fmax(x, y); }
+DEVICE i64 maxnum(i64 x, i64 y) { return x > y ? x : y; }
+template <class T> DEVICE T abs(T x) { return x < T(0) ? -x : x; }
+DEVICE float abs(float x) { return fabsf(x); }
+DEVICE double abs(double x) { return fabs(x); }
+
+DEVICE i64 floordiv(i64 x, i64 y) {
+  if ((((u64)x | (u64)y) >> 32) == 0 && y != 0) return (u32)x / (u32)y;
+  if (y == 0) return 0;
+  if (y == -1) return (i64)(0 - (u64)x);
+  const i64 q = x / y;
+  return q - (x % y != 0 && (x < 0) != (y < 0));
+}
+DEVICE i64 mod(i64 x, i64 y) {
+  if ((((u64)x | (u64)y) >> 32) == 0 && y != 0) return (u32)x % (u32)y;
+  if (y == 0 || y == -1) return 0;
+  const i64 r = x % y;
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+DEVICE float remainder_of(float x, float y) { return fmodf(x, y); }
+DEVICE double remainder_of(double x, double y) { return fmod(x, y); }
+template <class T> DEVICE T mod(T x, T y) {
+  if (y == T(0)) return T(0);
+  const T r = remainder_of(x, y);
+  return r != T(0) && (r < T(0)) != (y < T(0)) ? r + y : r;
+}
+DEVICE float floor(float x) { return floorf(x); }
+DEVICE double floor(double x) { return ::floor(x); }
+template <class T> DEVICE T floordiv(T x, T y) {
+  if (y == T(0)) return T(0);
+  const T q = (x - mod(x, y)) / y, down = floor(q);
+  return q - down > T(0.5) ? down + T(1) : down;
+}
+DEVICE i64 shl(i64 x, i64 n) { return n < 0 || n > 63 ? 0 : (i64)((u64)x << n); }
+DEVICE i64 shr(i64 x, i64 n) { return n < 0 ? 0 : x >> (n > 63 ? 63 : n); }
+template <class T> DEVICE T ipow(T x, u64 n) {
+  T out = T(1);
+  for (; n; n >>= 1, x = x * x) if (n & 1) out = out * x;
+  return out;
+}
+
+#define ONE(name, single, wide) \
+  DEVICE float name(float x) { return single(x); } \
+  DEVICE double name(double x) { return wide(x); }
+ONE(exp, expf, ::exp)
+ONE(exp2, exp2f, ::exp2)
+ONE(log, logf, ::log)
+ONE(log2, log2f, ::log2)
+ONE(tanh, tanhf, ::tanh)
+ONE(sqrt, sqrtf, ::sqrt)
+ONE(erf, erff, ::erf)
+ONE(sin, sinf, ::sin)
+ONE(cos, cosf, ::cos)
+ONE(ceil, ceilf, ::ceil)
+ONE(round, rintf, ::rint)
+#undef ONE
+DEVICE float pow(float x, float y) { return powf(x, y); }
+DEVICE double pow(double x, double y) { return ::pow(x, y); }
+DEVICE float atan2(float x, float y) { return atan2f(x, y); }
+DEVICE double atan2(double x, double y) { return ::atan2(x, y); }
+template <class T> DEVICE T rsqrt(T x) { return T(1) / sqrt(x); }
+template <class T> DEVICE T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
+template <class T> DEVICE T silu(T x) { return x / (T(1) + exp(-x)); }
+template <class T> DEVICE T relu(T x) { return x > T(0) || is_nan(x) ? x : T(0); }
+template <class T> DEVICE bool isfinite(T x) { return abs(x) < infinity(T(0)); }
+
+// Philox 4x32-10: a float in [0, 1) from integers
+DEVICE double uniform(i64 seed, i64 w0 = 0, i64 w1 = 0, i64 w2 = 0, i64 w3 = 0) {
+  u32 k0 = (u32)seed, k1 = (u32)((u64)seed >> 32), c0 = (u32)w0, c1 = (u32)w1, c2 = (u32)w2, c3 = (u32)w3;
+  UNROLL for (int step = 0; step < 10; ++step) {
+    const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+    c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (u32)p1;
+    c3 = (u32)p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return (float)(c0 >> 8) * float_of(0x33800000u);
+}
+
+// whether an index is in range
+DEVICE bool inside(i64 x, i64 n) { return (u64)x < (u64)n; }
+DEVICE i64 least(i64 x, i64 y) { return x < y ? x : y; }
+
+}  // namespace tl

@@ -1,0 +1,122 @@
+// Primitives of the Hopper kernels: barriers, bulk tensor copies, wgmma groups, fragments.
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+typedef unsigned short u16;
+#define DEVICE __device__ __forceinline__
+#define NEG_INF __int_as_float(0xff800000)
+#define POS_INF __int_as_float(0x7f800000)
+#define QUIET_NAN __int_as_float(0x7fc00000)
+#define FULL 0xffffffffu
+#define ROWS _Pragma("unroll") for (int r = 0; r < 2; r++)            // a thread's two rows of a fragment: g and g + 8
+#define EACH _Pragma("unroll") for (int x = 0; x < 4; x++)            // a thread's 2 x 2 elements of an 8-column block
+
+struct alignas(64) TensorMap { unsigned char bytes[128]; };
+
+// ---- barriers in shared memory
+
+DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+DEVICE void barrier_init(u32 b, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(b), "r"(count) : "memory"); }
+DEVICE void barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+DEVICE void expect(u32 b, u32 bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(b), "r"(bytes) : "memory"); }
+DEVICE void arrive(u32 b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(b) : "memory"); }
+DEVICE void wait(u32 b, u32 parity) {
+  asm volatile("{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}" :: "r"(b), "r"(parity) : "memory");
+}
+DEVICE void named_sync(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
+DEVICE void named_arrive(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
+
+// ---- a place in a ring of buffers: which stage comes next, and the parity of its barrier
+
+template<int STAGES> struct Cursor {
+  u32 stage = 0, parity;
+  DEVICE Cursor(u32 first) : parity(first) {}
+  DEVICE void step() { if (++stage == STAGES) { stage = 0; parity ^= 1; } }
+};
+
+// ---- bulk tensor copies
+
+DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2) : "memory");
+}
+DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
+    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
+    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
+}
+DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1, int c2) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
+    :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1), "r"(c2) : "memory");
+}
+DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+    :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
+}
+DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1, int c2, int c3, int c4) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"
+    :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
+}
+DEVICE void copy_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+DEVICE void copy_read_out() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+DEVICE void copy_finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+DEVICE void written_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+DEVICE void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3) : "memory");
+}
+
+// ---- wgmma groups. `pin` keeps the compiler from using registers that a group still writes or reads.
+
+DEVICE void group_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+DEVICE void group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template<int PENDING> DEVICE void group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory"); }
+template<int N> DEVICE void pin(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
+}
+template<int N> DEVICE void pin(u32 (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) asm volatile("" : "+r"(d[i]) :: "memory");
+}
+
+// Shared memory descriptors of 128-byte swizzled tiles: rows of 64 elements, slabs of 64 columns.
+// `rows_descriptor`: the contracted axis runs along the 128 bytes. `columns_descriptor`: it runs over the rows;
+// `slab`: bytes from one slab of 64 columns to the next.
+#define DESCRIPTOR (((u64)1 << 62) | ((u64)(1024 >> 4) << 32))
+DEVICE u64 rows_descriptor(u32 a) { return DESCRIPTOR | ((u64)1 << 16) | (u64)((a & 0x3FFFF) >> 4); }
+DEVICE u64 columns_descriptor(u32 a, u32 slab) { return DESCRIPTOR | ((u64)(slab >> 4) << 16) | (u64)((a & 0x3FFFF) >> 4); }
+
+// ---- numbers
+
+DEVICE float exp2_(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float log2_(float x) { float y; asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float max_nan(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+DEVICE float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+DEVICE float sigmoid_(float x) { return reciprocal(1.f + exp2_(x * -1.4426950408889634f)); }
+DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.8853900817779268f)), 1.f); }
+DEVICE float divide(float x, float y) { return x == 0.f && y == 0.f ? 0.f : __fdiv_rn(x, y); }
+DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
+DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
+DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
+DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEVICE u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a / b; return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q; }
+template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
+template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
+template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
+DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
+
+// ---- the four threads that share a row
+
+DEVICE float quad_sum(float x) { x += __shfl_xor_sync(FULL, x, 1); return x + __shfl_xor_sync(FULL, x, 2); }
+DEVICE float quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(FULL, x, 1)); return fmaxf(x, __shfl_xor_sync(FULL, x, 2)); }
+DEVICE float quad_min(float x) { x = fminf(x, __shfl_xor_sync(FULL, x, 1)); return fminf(x, __shfl_xor_sync(FULL, x, 2)); }
+DEVICE float quad_max_nan(float x) { x = max_nan(x, __shfl_xor_sync(FULL, x, 1)); return max_nan(x, __shfl_xor_sync(FULL, x, 2)); }
+DEVICE float quad_min_nan(float x) { x = min_nan(x, __shfl_xor_sync(FULL, x, 1)); return min_nan(x, __shfl_xor_sync(FULL, x, 2)); }

@@ -1,0 +1,96 @@
+"""Schedules: how a kernel is laid over the warpgroups of a Hopper multiprocessor, and which one a shape gets."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from tilec.errors import ArgumentError, ResourceError
+
+ROWS = 64
+"""The rows of a warpgroup's tile: those of one wgmma."""
+THREADS = 128
+"""The threads of a warpgroup."""
+SHARED = 232448
+"""The shared memory that a block may use, in bytes."""
+REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160), 4: (24, 112)}
+"""Registers per thread of the loading and of the computing warpgroups, by how many compute. 256: what the launch gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The schedule of one kernel.
+
+    `warpgroups` compute, with 64 rows each; one more loads. `columns`: the window of the streamed axis. `stages`: buffers
+    per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit. `order`: tiles are dealt out `static`, or
+    one by one from a counter, those with the most blocks first (`longest`), in sections of `section` heads that share the
+    L2 cache. `store`: outputs leave through shared memory (`tma`) or straight from registers (`direct`). `relax`: maxima
+    may be stale.
+    """
+
+    warpgroups: int = 2
+    columns: int = 128
+    stages: int = 2
+    pingpong: bool = True
+    order: Literal["static", "longest"] = "static"
+    section: int = 8
+    store: Literal["tma", "direct"] = "tma"
+    relax: bool = True
+
+    @property
+    def rows(self) -> int:
+        """The rows of a block's tile."""
+        return ROWS * self.warpgroups
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return THREADS * (self.warpgroups + 1)
+
+    @property
+    def entry(self) -> int:
+        """The registers per thread at launch: the file divided by the threads, in eights."""
+        return 65536 // self.threads // 8 * 8
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """The registers per thread of the loading and of a computing warpgroup."""
+        return REGISTERS[self.warpgroups]
+
+    def check(self) -> None:
+        """Raises ArgumentError for values that no kernel can have."""
+        if self.warpgroups not in (2, 3, 4):
+            raise ArgumentError(f"schedule: warpgroups is {self.warpgroups}, expected 2, 3 or 4")
+        if self.columns % 16 or not 16 <= self.columns <= 256:
+            raise ArgumentError(
+                f"schedule: columns is {self.columns}, expected a multiple of 16 from 16 to 256"
+            )
+        if self.stages < 2:
+            raise ArgumentError(f"schedule: stages is {self.stages}, expected 2 or more")
+        if self.order not in ("static", "longest") or self.store not in ("tma", "direct"):
+            raise ArgumentError(f"schedule: order {self.order} or store {self.store} is unknown")
+        low, high = self.registers
+        if THREADS * (self.warpgroups * high + low) > self.entry * self.threads:
+            raise ResourceError(f"schedule: {self.warpgroups} warpgroups of {high} registers do not fit")
+
+    def __str__(self) -> str:
+        return ",".join(f"{f.name}={_show(getattr(self, f.name))}" for f in dataclasses.fields(self))
+
+
+def _show(x: object) -> str:
+    return str(x).lower() if isinstance(x, bool) else str(x)
+
+
+def default(width: int, length: int, uneven: bool) -> Schedule:
+    """The schedule for heads of `width` and about `length` positions; `uneven`: row tiles differ in their blocks."""
+    order: Literal["static", "longest"] = "longest" if uneven else "static"
+    if width <= 64:
+        if uneven and length <= 1024:
+            return Schedule(2, 128, order=order, section=16)
+        if uneven or length <= 1024:
+            return Schedule(4, 64, order=order, section=16)
+        return Schedule(3, 128, order=order)
+    if width <= 128:
+        return Schedule(2, 128, order=order)
+    return Schedule(2, 64, order=order, store="direct")

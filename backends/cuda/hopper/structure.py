@@ -1,0 +1,407 @@
+"""What a grid must look like to run on wgmma, and its parts under the names the plan gives them.
+
+A row axis `i` is tiled by the grid; a stream axis `j` by one or more loops that carry the same values. In a block,
+
+    head   s(i, j) = sum over f of q(i, f) · k(j, f)      both loaded
+    tail   a(i, e) = sum over j of p(i, j) · v(j, e)      p computed, v loaded, added to a carried value
+
+and everything else is pointwise, per row, per column or scalar, or a reduction over j.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilec.dataflow import definitions, uses
+from tilec.ir import (
+    ABSENT,
+    Body,
+    Cast,
+    Contract,
+    Edge,
+    For,
+    Grid,
+    If,
+    Kernel,
+    Load,
+    Map,
+    Op,
+    Operand,
+    Reduce,
+    Store,
+    Type,
+    Yield,
+    operands,
+    walk,
+)
+from tilec.scalar import Scalar
+
+
+class Refused(Exception):
+    """The grid does not fit; the message says why."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile that comes by a bulk copy: 64-column slabs of rows. `index`: one per dimension of the tensor."""
+
+    name: str
+    tensor: str
+    index: tuple[Operand, ...]
+    axis: str
+    feature: str
+    rows: int
+    width: int
+    dtype: str
+
+    @property
+    def key(self) -> tuple[str, tuple[Operand, ...]]:
+        """What makes two loads the same tile."""
+        return self.tensor, self.index
+
+    @property
+    def slabs(self) -> int:
+        """Slabs of 64 columns, the last one filled up with zeros."""
+        return -(-self.width // 64)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes it takes in shared memory."""
+        return self.slabs * self.rows * 128
+
+
+@dataclass(frozen=True)
+class Head:
+    """A contraction of two loaded tiles; `init`: the head it adds to."""
+
+    name: str
+    query: Tile
+    key: Tile
+    init: str | None
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A contraction of a computed tile with a loaded one, added to the carried value of a slot."""
+
+    name: str
+    x: str
+    value: Tile
+    slot: int
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A carried value: per row, or an accumulator of `width` columns."""
+
+    name: str
+    type: Type
+    init: Operand
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Block:
+    """What a loop does with a window: its heads, what is computed between, its tails; new values of the slots.
+
+    `bases`: what each accumulator is before the tails are added.
+    """
+
+    loop: For
+    heads: tuple[Head, ...]
+    middle: tuple[Op, ...]
+    tails: tuple[Tail, ...]
+    yields: tuple[Operand, ...]
+    bases: dict[int, Operand]
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """The carried values as the block sees them."""
+        return tuple(v.name for v in self.loop.args)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A grid that fits."""
+
+    kernel: Kernel
+    grid: Grid
+    row: str
+    stream: str
+    rows: int
+    columns: int
+    prologue: tuple[Op, ...]
+    blocks: tuple[Block, ...]
+    epilogue: tuple[Op, ...]
+    queries: tuple[Tile, ...]
+    rings: tuple[Tile, ...]
+    slots: tuple[Slot, ...]
+    top: tuple[Op, ...] = field(default=())
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The carried values after the last loop."""
+        return tuple(v.name for v in self.blocks[-1].loop.results)
+
+
+def recognise(kernel: Kernel, grid: Grid) -> Structure:
+    """The parts of a grid. Raises Refused where it does not fit."""
+    return _Recogniser(kernel, grid).run()
+
+
+class _Recogniser:
+    def __init__(self, kernel: Kernel, grid: Grid) -> None:
+        self.kernel, self.grid = kernel, grid
+        tiled = [(a, n) for a, n in grid.axes if n > 1]
+        if len(tiled) != 1:
+            raise Refused(f"its grid tiles {len(tiled)} axes; it must tile one")
+        self.row, self.rows = tiled[0]
+        self.loops = [op for op in grid.body if isinstance(op, For)]
+        if not self.loops:
+            raise Refused("it streams no axis")
+        self.stream = self.loops[0].axis
+        self.tiles: dict[str, Tile] = {}
+        self.queries: dict[object, Tile] = {}
+        self.rings: dict[object, Tile] = {}
+
+    def run(self) -> Structure:
+        columns = self.check_loops()
+        first = self.grid.body.index(self.loops[0])
+        last = self.grid.body.index(self.loops[-1])
+        between = self.grid.body[first : last + 1]
+        for op in between:
+            if not isinstance(op, For) and any(v.type.axes for v in op.results):
+                raise Refused("it computes tiles between its loops")
+        prologue = [op for op in self.grid.body[:first]]
+        prologue += [op for op in between if not isinstance(op, For)]
+        known = {v.name for op in prologue for v in op.results}
+        if any(x in {v.name for f in self.loops for v in f.results} for op in prologue for x in operands(op)):
+            raise Refused("what is between its loops depends on them")
+        kept: list[Op] = []
+        for op in prologue:
+            if isinstance(op, Load) and len(op.result.type.axes) == 2:
+                tile = self.tile(op, self.row, self.rows)
+                self.queries.setdefault(tile.key, tile)
+                self.tiles[op.result.name] = self.queries[tile.key]
+            else:
+                self.check_op(op, {(), (self.row,)})
+                kept.append(op)
+        blocks = tuple(self.block(f) for f in self.loops)
+        for b in blocks[1:]:
+            same = [(h.query.key, h.key.key) for h in b.heads] == [(h.query.key, h.key.key) for h in blocks[0].heads]
+            same = same and [(t.slot, t.value.key) for t in b.tails] == [(t.slot, t.value.key) for t in blocks[0].tails]
+            if not same:
+                raise Refused("its loops contract different tiles")
+        epilogue = self.grid.body[last + 1 :]
+        self.check_epilogue(epilogue, known)
+        return Structure(
+            self.kernel,
+            self.grid,
+            self.row,
+            self.stream,
+            self.rows,
+            columns,
+            tuple(kept),
+            blocks,
+            epilogue,
+            tuple(self.queries.values()),
+            tuple(self.rings.values()),
+            self.slots(),
+            tuple(op for op in self.kernel.body if not isinstance(op, Grid)),
+        )
+
+    def check_loops(self) -> int:
+        columns = self.loops[0].tile
+        if columns is None:
+            raise Refused(f"axis {self.stream} is short and held whole")
+        for a, b in zip(self.loops, self.loops[1:], strict=False):
+            if b.init != tuple(v.name for v in a.results):
+                raise Refused("its loops do not carry the same values one after the other")
+        for f in self.loops:
+            if f.axis != self.stream or f.tile != columns:
+                raise Refused("it streams more than one axis")
+            if any(isinstance(op, For) for op in walk(f.body)):
+                raise Refused("its loops are nested")
+        return columns
+
+    def slots(self) -> tuple[Slot, ...]:
+        first, last = self.loops[0], self.loops[-1]
+        out: list[Slot] = []
+        for init, v in zip(first.init, last.results, strict=True):
+            t = v.type
+            if t.dtype != "f32":
+                raise Refused(f"it carries {v.name} in {t.dtype}")
+            if set(t.axes) == {self.row}:
+                out.append(Slot(v.name, t, init))
+            elif len(t.axes) == 2 and self.row in t.axes:
+                if init != 0.0:
+                    raise Refused(f"accumulator {v.name} does not begin at 0")
+                (feature,) = set(t.axes) - {self.row}
+                out.append(Slot(v.name, t, init, self.extent(feature)))
+            else:
+                raise Refused(f"it carries {v.name} over {', '.join(t.axes) or 'no axis'}")
+        return tuple(out)
+
+    def extent(self, axis: str) -> int:
+        n: Scalar = self.kernel.extents[axis]
+        if not isinstance(n, int):
+            raise Refused(f"the length of axis {axis} is not known")
+        return n
+
+    # ---- tiles
+
+    def tile(self, op: Load, axis: str, rows: int) -> Tile:
+        """A load of (axis, feature) as a bulk copy."""
+        t = op.result.type
+        if t.dtype not in ("f16", "bf16"):
+            raise Refused(f"{op.tensor} has elements of type {t.dtype}; they must be f16 or bf16")
+        if op.tensor not in self.kernel.tensors:
+            raise Refused(f"{op.tensor} is no parameter")
+        others = [a for a in t.axes if a != axis]
+        if axis not in t.axes or len(others) != 1:
+            raise Refused(f"{op.result.name} is a tile over {', '.join(t.axes)}")
+        (feature,) = others
+        values = self.kernel.values
+        for x in op.index:
+            if isinstance(x, str) and x in values and values[x].type.axes:
+                raise Refused(f"{op.tensor} is gathered by {x}")
+        plain = [x for x in op.index if x in (axis, feature)]
+        if sorted(str(x) for x in plain) != sorted((axis, feature)):
+            raise Refused(f"{op.tensor} is not indexed by {axis} and {feature} as they are")
+        if len(op.index) > 5:
+            raise Refused(f"{op.tensor} has more than 5 dimensions")
+        return Tile(op.tensor.lower(), op.tensor, op.index, axis, feature, rows, self.extent(feature), t.dtype)
+
+    # ---- the block of a loop
+
+    def block(self, loop: For) -> Block:
+        if any(isinstance(op, If) and not op.relaxed for op in loop.body):
+            raise Refused("its blocks are chosen by data")
+        end = loop.body[-1]
+        assert isinstance(end, Yield)
+        rest: list[Op] = []
+        for op in loop.body[:-1]:
+            if isinstance(op, Load) and len(op.result.type.axes) == 2 and self.row not in op.result.type.axes:
+                tile = self.tile(op, self.stream, loop.tile or 0)
+                self.rings.setdefault(tile.key, tile)
+                self.tiles[op.result.name] = self.rings[tile.key]
+            else:
+                rest.append(op)
+        heads: list[Head] = []
+        middle: list[Op] = []
+        for op in rest:
+            head = self.head(op)
+            if head is not None:
+                heads.append(head)
+            else:
+                middle.append(op)
+        if not heads:
+            raise Refused("no contraction of loaded tiles is at the head of its blocks")
+        tails, middle, bases = self.tails(loop, middle, end.values)
+        for op in middle:
+            self.check_middle(op)
+        count = uses(loop.body)
+        for name, tile in self.tiles.items():
+            inner = [op for op in loop.body if name in operands(op)]
+            if count[name] and not all(isinstance(op, Contract) for op in inner):
+                raise Refused(f"{tile.tensor} is used other than in a contraction")
+        return Block(loop, tuple(heads), tuple(middle), tuple(tails), end.values, bases)
+
+    def head(self, op: Op) -> Head | None:
+        if not isinstance(op, Contract) or len(op.over) != 1:
+            return None
+        x, y = (self.tiles.get(str(z)) for z in (op.x, op.y))
+        if x is None or y is None:
+            return None
+        query, key = (x, y) if x.axis == self.row else (y, x)
+        if query.axis != self.row or key.axis != self.stream or op.over != (query.feature,) or key.feature != query.feature:
+            raise Refused(f"{op.result.name} contracts {x.tensor} with {y.tensor} in a way that is not rows by columns")
+        if query.dtype != key.dtype:
+            raise Refused(f"{query.tensor} and {key.tensor} have different element types")
+        init = op.init
+        if init is not None and not isinstance(init, str):
+            raise Refused(f"{op.result.name} adds a literal")
+        return Head(op.result.name, query, key, init)
+
+    def tails(
+        self, loop: For, middle: list[Op], yields: tuple[Operand, ...]
+    ) -> tuple[list[Tail], list[Op], dict[int, Operand]]:
+        defs = definitions(middle)
+        tails: list[Tail] = []
+        taken: set[str] = set()
+        bases: dict[int, Operand] = {}
+        for slot, (v, y) in enumerate(zip(loop.args, yields, strict=True)):
+            if len(v.type.axes) != 2:
+                continue
+            bases[slot] = self.base(y, slot, defs, tails, taken)
+        return tails, [op for op in middle if not any(v.name in taken for v in op.results)], bases
+
+    def base(
+        self, y: Operand, slot: int, defs: dict[str, Op], tails: list[Tail], taken: set[str]
+    ) -> Operand:
+        """The accumulator before tails are added to it."""
+        op = defs.get(y) if isinstance(y, str) else None
+        if isinstance(op, Map) and op.fn == "add":
+            for k in (0, 1):
+                part = defs.get(str(op.args[k]))
+                if isinstance(part, Contract):
+                    self.tail(part, slot, tails, taken)
+                    taken.add(op.result.name)
+                    return self.base(op.args[1 - k], slot, defs, tails, taken)
+        if isinstance(op, Contract) and op.init is not None:
+            self.tail(op, slot, tails, taken)
+            return self.base(op.init, slot, defs, tails, taken)
+        return y
+
+    def tail(self, op: Contract, slot: int, tails: list[Tail], taken: set[str]) -> None:
+        x, y = op.x, op.y
+        if str(y) not in self.tiles:
+            x, y = y, x
+        value = self.tiles.get(str(y))
+        if value is None or value.axis != self.stream or op.over != (self.stream,) or not isinstance(x, str):
+            raise Refused(f"{op.result.name} is not a product of computed rows with a loaded tile")
+        t = self.kernel.values[x].type
+        if set(t.axes) != {self.row, self.stream} or t.dtype not in ("f32", value.dtype):
+            raise Refused(f"{x}, which meets {value.tensor}, is not a tile of rows and columns in f32")
+        tails.append(Tail(op.result.name, x, value, slot))
+        taken.add(op.result.name)
+
+    def check_middle(self, op: Op) -> None:
+        shapes = {(), (self.row,), (self.stream,), (self.row, self.stream), (self.stream, self.row)}
+        if isinstance(op, If):
+            for inner in (*op.then, *op.orelse):
+                if not isinstance(inner, Yield):
+                    self.check_middle(inner)
+            return
+        accumulator = isinstance(op, Map) and op.fn == "mul" and len(op.result.type.axes) == 2
+        if accumulator and self.stream not in op.result.type.axes:
+            return
+        self.check_op(op, shapes)
+
+    def check_op(self, op: Op, shapes: set[tuple[str, ...]]) -> None:
+        """A pointwise op, a reduction over the stream or along all rows of a test."""
+        if not isinstance(op, (Map, Cast, Load, Reduce, Edge)):
+            raise Refused(f"it has a {op.word} where only pointwise ops can be")
+        if op.result.type.axes not in shapes:
+            raise Refused(f"{op.result.name} is a tile over {', '.join(op.result.type.axes)}")
+        if isinstance(op, Reduce):
+            stream = op.over == (self.stream,) and op.fn in ("sum", "max", "min", "maxnum")
+            if op.result.type.dtype != "f32" and op.fn != "all":
+                raise Refused(f"{op.result.name} is a {op.fn} in {op.result.type.dtype}")
+            if not stream and not (op.fn == "all" and op.over == (self.row,)):
+                raise Refused(f"it takes the {op.fn} over {', '.join(op.over)}")
+
+    def check_epilogue(self, body: Body, known: set[str]) -> None:
+        for op in body:
+            if isinstance(op, Store):
+                continue
+            if not isinstance(op, (Map, Cast, Load, Edge)):
+                raise Refused(f"it ends with a {op.word}")
+            axes = op.result.type.axes
+            if self.stream in axes or len(axes) > 2:
+                raise Refused(f"it ends with a tile over {', '.join(axes)}")
+            if isinstance(op, Load) and len(axes) > 1:
+                raise Refused(f"it ends with a tile of {op.tensor}")
+
+
+__all__ = ["ABSENT", "Block", "Head", "Refused", "Slot", "Structure", "Tail", "Tile", "recognise"]

@@ -1,0 +1,85 @@
+"""The arguments of a kernel: one struct of 8-byte fields, the same for all grids of a program."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilec.backends.cuda.simt.text import Names
+from tilec.ir import Buffer, Grid, Kernel
+
+STORAGE = {"f64": "double", "f32": "float", "bool": "b8"}
+"""C types of elements in memory, where their name differs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field: its C type and name, and what it holds. `key` is `(what, name)` or `(what, name, dimension)`."""
+
+    ctype: str
+    name: str
+    key: tuple[str, ...]
+
+
+def storage(dtype: str) -> str:
+    """The C type of an element in memory."""
+    return STORAGE.get(dtype, dtype)
+
+
+class Arguments:
+    """The fields of a kernel's arguments, in order."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        names = Names(())
+        self.fields: list[Field] = []
+        self.names: dict[tuple[str, ...], str] = {}
+        for ctype, wanted, key in _fields(kernel):
+            name = names.fresh(names.of(wanted) if wanted.isidentifier() else "v")
+            self.fields.append(Field(ctype, name, key))
+            self.names[key] = name
+
+    def get(self, *key: str) -> str:
+        """The C expression that reads a field."""
+        return f"a.{self.names[key]}"
+
+    def declaration(self) -> str:
+        """The struct."""
+        lines = [f"  {f.ctype} {f.name};" for f in self.fields]
+        return "\n".join(["struct Args {", *lines, "};"])
+
+    def pack(self, values: Mapping[tuple[str, ...], int | float]) -> bytes:
+        """The struct's bytes: addresses and integers as 64-bit ones, floats as doubles."""
+        out = bytearray()
+        for f in self.fields:
+            x = values.get(f.key, 0)
+            out += struct.pack("<d", float(x)) if f.ctype == "double" else struct.pack("<q", int(x))
+        return bytes(out)
+
+
+def tensors(kernel: Kernel) -> dict[str, tuple[str, int]]:
+    """The element type and rank of everything in memory: parameters, outputs and buffers."""
+    out = {name: (t.dtype, len(t.dims)) for name, t in kernel.tensors.items()}
+    out |= {o.name: (o.dtype, len(o.axes)) for o in kernel.outputs}
+    buffers = (op.result for op in kernel.body if isinstance(op, Buffer))
+    return out | {v.name: (v.type.dtype, len(v.type.axes)) for v in buffers}
+
+
+def _fields(kernel: Kernel) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for name, (dtype, rank) in tensors(kernel).items():
+        yield f"{storage(dtype)}*", name, ("pointer", name)
+        for k in range(rank):
+            yield "i64", f"{name}_n{k}", ("shape", name, str(k))
+            yield "i64", f"{name}_s{k}", ("stride", name, str(k))
+    for name in kernel.dims:
+        yield "i64", name, ("dim", name)
+    for axis in kernel.axes:
+        yield "i64", f"{axis.name}_extent", ("extent", axis.name)
+    for name, argument in kernel.arguments.items():
+        yield ("double" if argument.type == "float" else "i64"), name, ("scalar", name)
+    for n, grid in enumerate(x for x in kernel.body if isinstance(x, Grid)):
+        yield "i64", f"tasks_{n}", ("tasks", str(n))
+        for axis, _ in grid.axes:
+            yield "i64", f"tiles_{n}_{axis}", ("tiles", str(n), axis)
+    yield "unsigned char*", "spill", ("workspace",)

@@ -1,0 +1,1 @@
+"""The reference target: NumPy, exact, slow."""

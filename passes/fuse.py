@@ -1,0 +1,274 @@
+"""fuse: groups of ops that become one kernel.
+
+Requires: tensor IR after expand, without regions. Changes: all ops but scalar ones and stores are in `group`s;
+a value that several groups need is made again in each, unless it is a *cut*: then one group yields it, and it
+exists in HBM.
+
+    s = contract(q, k, over=d); m = max(s, over=j); …; a = contract(p, v, over=j); store(O, …, value=o)
+    ->
+    O_1: f32[b, h, i, e] @hbm = group(axes=[b, h, i]) { s = …; m = …; a = …; o = div(a, l); yield(o) }
+    store(O, …, value=O_1)
+
+A group is made for each *root*: an output or a cut. Its grid is what its outermost reductions have in common,
+less the axes that only a loaded operand of a contraction brings in (the columns of V): these stay whole in a
+tile, so that the scores are made once. A reduction inside that lacks a grid axis would be made again for every
+tile along it; it is a cut. So is one that itself needs several passes over its axis. Roots of one grid share a
+group where no path leaves it and comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import networkx as nx
+
+from tilec.dataflow import backward, definitions, names_in
+from tilec.ir import (
+    Body,
+    Builder,
+    Cast,
+    Contract,
+    Group,
+    Kernel,
+    Map,
+    Op,
+    Reduce,
+    Store,
+    Type,
+    Value,
+    Yield,
+    fresh,
+    operands,
+    rebuild,
+    substitute,
+)
+
+Reduction = Reduce | Contract
+
+
+@dataclass(frozen=True, slots=True)
+class _Root:
+    """A value that must exist in HBM: its grid axes, the values of its group, and the cuts that it reads."""
+
+    name: str
+    grid: tuple[str, ...]
+    inside: frozenset[str]
+    cuts: frozenset[str]
+
+
+def fuse(kernel: Kernel) -> Kernel:
+    """Groups that keep everything but outputs and cuts on chip."""
+    graph = _Graph(kernel)
+    roots = graph.roots(
+        [str(op.value) for op in kernel.body if isinstance(op, Store) and op.value in graph.defs]
+    )
+    return replace(kernel, body=_emit(kernel, graph, _merge(roots)))
+
+
+class _Graph:
+    """The dataflow graph of the kernel's values."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.defs = definitions(kernel.body)
+        self.types: dict[str, Type] = {n: op.results[0].type for n, op in self.defs.items()}
+        self.order = {n: k for k, n in enumerate(self.defs)}
+        self.scalars = {n for n, op in self.defs.items() if self._is_scalar(op)}
+
+    def _is_scalar(self, op: Op) -> bool:
+        if op.results[0].type.axes or not isinstance(op, (Map, Cast)):
+            return False
+        read = names_in(operands(op))
+        return all(x not in self.defs or self._is_scalar(self.defs[x]) for x in read)
+
+    def axes(self, x: str) -> frozenset[str]:
+        """The axes of a value."""
+        return frozenset(self.types[x].axes) if x in self.types else frozenset()
+
+    def reads(self, x: str) -> tuple[str, ...]:
+        """The values that the op of a value reads, scalars apart."""
+        return tuple(
+            y for y in names_in(operands(self.defs[x])) if y in self.defs and y not in self.scalars
+        )
+
+    def outermost(self, x: str, cuts: set[str]) -> list[str]:
+        """The first reductions met on the way back from a value, through pointwise ops."""
+        op = self.defs[x]
+        if isinstance(op, (Reduce, Contract)):
+            return [x]
+        found = [r for y in self.reads(x) if y not in cuts for r in self.outermost(y, cuts)]
+        return list(dict.fromkeys(found))
+
+    def inside(self, x: str, cuts: Iterable[str]) -> set[str]:
+        """The values that a root is made of, up to the cuts."""
+        return backward([x], self.defs, stop=set(cuts) | self.scalars) - self.scalars
+
+    def reduction(self, x: str) -> Reduction | None:
+        """The op of a value, if it is a reduction."""
+        op = self.defs[x]
+        return op if isinstance(op, (Reduce, Contract)) else None
+
+    def is_computed(self, x: object) -> bool:
+        """Whether a reduction is on the way back from an operand."""
+        return (
+            isinstance(x, str) and x in self.defs and any(map(self.reduction, self.inside(x, ())))
+        )
+
+    def features(self, x: str) -> frozenset[str]:
+        """Axes of a contraction that only its loaded side has, where the other side is computed."""
+        op = self.defs[x]
+        if not isinstance(op, Contract) or not (isinstance(op.x, str) and isinstance(op.y, str)):
+            return frozenset()
+        left, right = self.axes(op.x), self.axes(op.y)
+        if self.is_computed(op.x):
+            return right - left
+        return left - right if self.is_computed(op.y) else frozenset()
+
+    def needs_passes(self, x: str) -> bool:
+        """Whether a reduction depends on another one over the same axis of values that are reductions themselves."""
+        op = self.reduction(x)
+        assert op is not None
+        over = set(op.over)
+        earlier = [r for r in self.inside(x, ()) if r != x and self.reduction(r) is not None]
+        same = [r for r in earlier if over & set(self.reduction(r).over)]  # type: ignore[union-attr]
+        return any(over & self.axes(r) for r in earlier) and any(
+            any(
+                over & self.axes(q)
+                for q in self.inside(r, ())
+                if q != r and self.reduction(q) is not None
+            )
+            for r in same
+        )
+
+    # ---- roots
+
+    def roots(self, outputs: list[str]) -> list[_Root]:
+        """A root for each output and each cut, in order of dependence."""
+        done: dict[str, _Root] = {}
+        todo = list(dict.fromkeys(o for o in outputs if o not in self.scalars))
+        while todo:
+            name = todo.pop()
+            if name in done:
+                continue
+            done[name] = root = self._root(name)
+            todo.extend(root.cuts)
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(sorted(done, key=self.order.__getitem__))
+        graph.add_edges_from((c, r.name) for r in done.values() for c in r.cuts)
+        return [
+            done[n] for n in nx.lexicographical_topological_sort(graph, key=self.order.__getitem__)
+        ]
+
+    def _root(self, name: str) -> _Root:
+        cuts: set[str] = set()
+        grid = self._grid(name, cuts)
+        while True:
+            inside = self.inside(name, cuts)
+            streams = {frozenset(self._over(r)) for r in self.outermost(name, cuts)}
+            new = {r for r in inside if r != name and self._is_cut(r, grid, streams)}
+            if not new:
+                return _Root(
+                    name,
+                    self._ordered(name, grid),
+                    frozenset(inside - cuts),
+                    self._reached(inside, cuts),
+                )
+            cuts |= new
+
+    def _over(self, x: str) -> tuple[str, ...]:
+        op = self.reduction(x)
+        return op.over if op is not None else ()
+
+    def _grid(self, name: str, cuts: set[str]) -> frozenset[str]:
+        """The axes of the root's grid; reductions that do not span it become cuts."""
+        outer = self.outermost(name, cuts)
+        if not outer:
+            return self.axes(name)
+        features = frozenset[str]().union(*(self.features(r) for r in outer))
+        grid = self.axes(outer[0]).intersection(*(self.axes(r) - self.features(r) for r in outer))
+        if self.axes(name) - grid <= features:
+            return grid
+        widest = max(len(self.axes(r)) for r in outer)
+        cuts.update(
+            r
+            for r in outer
+            if r != name and (len(self.axes(r)) < widest or not self.axes(name) <= self.axes(r))
+        )
+        return self._grid(name, cuts) if name not in outer else self.axes(name)
+
+    def _is_cut(self, r: str, grid: frozenset[str], streams: set[frozenset[str]]) -> bool:
+        op = self.reduction(r)
+        if op is None:
+            return False
+        if not grid <= self.axes(r):
+            return True
+        return frozenset(op.over) not in streams and self.needs_passes(r)
+
+    def _reached(self, inside: set[str], cuts: set[str]) -> frozenset[str]:
+        return frozenset(y for x in inside - cuts for y in self.reads(x) if y in cuts)
+
+    def _ordered(self, name: str, grid: frozenset[str]) -> tuple[str, ...]:
+        """The grid in the order in which an output or the value has its axes."""
+        stores = [op for op in self.kernel.body if isinstance(op, Store) and op.value == name]
+        first = [str(x) for op in stores for x in op.index]
+        return tuple(
+            a for a in dict.fromkeys([*first, *self.types[name].axes, *sorted(grid)]) if a in grid
+        )
+
+
+# ---- groups
+
+
+def _merge(roots: list[_Root]) -> list[list[_Root]]:
+    """Roots of one grid together, where all that the later one reads from elsewhere comes from earlier groups."""
+    groups: list[list[_Root]] = []
+    place: dict[str, int] = {}
+    for root in roots:
+        after = max((place[c] for c in root.cuts), default=-1)
+        found = next(
+            (k for k, g in enumerate(groups) if k >= after and set(g[0].grid) == set(root.grid)),
+            None,
+        )
+        if found is None:
+            found = len(groups)
+            groups.append([])
+        groups[found].append(root)
+        place[root.name] = found
+    return groups
+
+
+def _emit(kernel: Kernel, graph: _Graph, groups: list[list[_Root]]) -> Body:
+    b = Builder(kernel)
+    ops: list[Op] = [graph.defs[n] for n in sorted(graph.scalars, key=graph.order.__getitem__)]
+    outside: dict[str, str] = {}
+    used: set[str] = set()
+    for group in groups:
+        results = [r.name for r in group]
+        inside = set[str]().union(*(r.inside for r in group)) | set(results)
+        body = tuple(graph.defs[n] for n in sorted(inside, key=graph.order.__getitem__))
+        again = inside & used  # values that an earlier group makes, too, get new names
+        body = substitute(body, {n: outside[n] for n in outside if n not in inside})
+        names = {n: fresh(n, b.taken) for n in sorted(again, key=graph.order.__getitem__)}
+        body = _renamed(body, names)
+        used |= inside
+        values = tuple(_in_hbm(graph.types[n], fresh(n, b.taken)) for n in results)
+        end = Yield((), tuple(names.get(n, n) for n in results))
+        ops.append(Group(values, axes=group[0].grid, body=(*body, end)))
+        outside.update((n, v.name) for n, v in zip(results, values, strict=True))
+    ops.extend(substitute(tuple(op for op in kernel.body if isinstance(op, Store)), outside))
+    return tuple(ops)
+
+
+def _in_hbm(t: Type, name: str) -> Value:
+    return Value(name, Type(t.dtype, t.axes, t.tile, "hbm"))
+
+
+def _renamed(body: Body, names: dict[str, str]) -> Body:
+    def value(v: Value) -> Value:
+        return replace(v, name=names.get(v.name, v.name))
+
+    return tuple(
+        rebuild(op, lambda x: names.get(x, x) if isinstance(x, str) else x, value=value)
+        for op in body
+    )

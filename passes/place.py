@@ -1,0 +1,131 @@
+"""Gives every tile a place: `sram` for what is loaded from HBM, `reg` for what is computed. Scalars have none.
+
+Requires: grids (after tile). Changes: the spaces of types, nothing else. Checks that each grid fits the target.
+
+    k: f32[j:128, d] = load(K, b, h, j, d)            k: f32[j:128, d] @sram = load(K, b, h, j, d)
+    s: f32[i:128, j:128] = contract(q, k, over=d)  -> s: f32[i:128, j:128] @reg = contract(q, k, over=d)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilec.dtypes import SIZES
+from tilec.errors import ResourceError
+from tilec.ir import (
+    Body,
+    Buffer,
+    Contract,
+    For,
+    Grid,
+    Kernel,
+    Load,
+    Op,
+    Reduce,
+    Space,
+    Type,
+    Value,
+    rebuild,
+    regions,
+)
+from tilec.target import CPU, Target
+
+
+@dataclass(frozen=True)
+class Options:
+    """`target`: whose limits the tiles must keep."""
+
+    target: Target = CPU
+
+
+def place(kernel: Kernel, options: Options = Options()) -> Kernel:
+    """The kernel with a space in every type. Raises ResourceError where a grid's tiles exceed the target's limit."""
+    placed = replace(kernel, body=tuple(_placed(op) for op in kernel.body))
+    limit = options.target.limit
+    for n, use in enumerate(budget(placed)):
+        if limit is not None and use is not None and use.total > limit:
+            raise ResourceError(
+                f"the tiles of grid {n} take {use.total:,} bytes (loaded {use.sram:,}, computed {use.reg:,}); "
+                f"{options.target.name} has {limit:,}: use smaller tiles"
+            )
+    return placed
+
+
+def _placed(op: Op) -> Op:
+    if isinstance(op, Buffer):
+        return op
+    space: Space = "sram" if isinstance(op, Load) else "reg"
+
+    def at(v: Value) -> Value:
+        return replace(v, type=replace(v.type, space=space if v.type.axes else None))
+
+    return rebuild(op, region=lambda body: tuple(_placed(x) for x in body), value=at)
+
+
+# ---- how much a grid holds
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The bytes that one tile of a grid holds at most at a time."""
+
+    sram: int
+    reg: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.sram + self.reg
+
+    def __add__(self, other: Footprint) -> Footprint:
+        return Footprint(self.sram + other.sram, self.reg + other.reg)
+
+
+def budget(kernel: Kernel) -> list[Footprint | None]:
+    """What each grid holds, in order; None where an axis that is held whole has no literal extent.
+
+    Counted are tiles that must exist as such: loaded ones (`sram`), results of contractions and reductions and carried
+    values (`reg`). A pointwise function is computed where it is used. A region's tiles are all taken to live at once,
+    and those of the regions inside it one region at a time: what one loop held, the next one uses again.
+    """
+    return [_footprint(kernel, op.body) for op in kernel.body if isinstance(op, Grid)]
+
+
+def _footprint(kernel: Kernel, body: Body) -> Footprint | None:
+    own, deepest = Footprint(0, 0), Footprint(0, 0)
+    for op in body:
+        held = _held(kernel, op)
+        inner = [_footprint(kernel, r) for r in regions(op)]
+        if held is None or None in inner:
+            return None
+        own += held
+        deepest = max([deepest, *(f for f in inner if f is not None)], key=lambda f: f.total)
+    return own + deepest
+
+
+def _held(kernel: Kernel, op: Op) -> Footprint | None:
+    values = (
+        op.args
+        if isinstance(op, For)
+        else op.results
+        if isinstance(op, (Load, Contract, Reduce))
+        else ()
+    )
+    sizes = [tile_bytes(kernel, v.type) for v in values]
+    if None in sizes:
+        return None
+    total = sum(n for n in sizes if n is not None)
+    return Footprint(total, 0) if isinstance(op, Load) else Footprint(0, total)
+
+
+def tile_bytes(kernel: Kernel, type: Type) -> int | None:
+    """The bytes of a tile; None where an axis held whole has no literal extent. A scalar takes none."""
+    if not type.axes:
+        return 0
+    size = SIZES[type.dtype]
+    for axis, tile in zip(type.axes, type.tile, strict=True):
+        extent = kernel.extents[axis] if tile is None else tile
+        if not isinstance(extent, int):
+            return None
+        size *= extent
+    return size

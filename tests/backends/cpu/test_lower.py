@@ -1,0 +1,380 @@
+"""Tile IR on the CPU against the interpreter: every kind of op, on tiles that do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.backends.cpu.lowering import check, kernel
+from tilec.backends.cpu.target import compile
+
+RNG = np.random.default_rng(0)
+
+REAL = [
+    "add", "sub", "mul", "div", "min", "max", "pow", "atan2",
+]  # fmt: skip
+UNARY = [
+    "neg", "abs", "exp", "exp2", "log", "log2", "tanh", "sigmoid", "sqrt", "rsqrt", "erf", "sin", "cos",
+    "floor", "ceil", "round", "relu", "silu",
+]  # fmt: skip
+INTEGER = ["add", "sub", "mul", "floordiv", "mod", "min", "max", "shl", "shr", "bitand", "bitor", "bitxor"]
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 1e18, 0.5, -2.5, 7.0], np.float32)
+
+
+def pointwise(fn: str, args: str, dtype: str = "f32", out: str = "f32") -> str:
+    return f"""
+kernel f(X: {dtype}[N], Y: {dtype}[N]) -> O: {out}[i] {{
+  axis i < N
+  grid(axes=[i:24]) {{
+    x: {dtype}[i:24] = load(X, i)
+    y: {dtype}[i:24] = load(Y, i)
+    o: {out}[i:24] = {fn}({args})
+    store(O, i, value=o)
+  }}
+}}"""
+
+
+def pairs(values: np.ndarray) -> dict[str, np.ndarray]:
+    x, y = np.meshgrid(values, values)
+    return {"X": x.ravel().copy(), "Y": y.ravel().copy()}
+
+
+@pytest.mark.parametrize("fn", REAL)
+def test_real_functions_of_two(fn: str) -> None:
+    values = np.concatenate([SPECIAL, RNG.standard_normal(12).astype(np.float32)])
+    check(kernel(pointwise(fn, "x, y")), pairs(values), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("fn", UNARY)
+def test_real_functions_of_one(fn: str) -> None:
+    x = np.concatenate([SPECIAL, 3 * RNG.standard_normal(30).astype(np.float32)])
+    check(kernel(pointwise(fn, "x")), {"X": x, "Y": x}, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("fn", INTEGER)
+def test_integer_functions(fn: str) -> None:
+    values = np.array([0, 1, -1, 2, -3, 7, 63, 64, -64, 100, 2**40, -(2**40)])
+    check(kernel(pointwise(fn, "x, y", "i64", "i64")), pairs(values))
+
+
+@pytest.mark.parametrize("fn", ["lt", "le", "gt", "ge", "eq", "ne"])
+def test_comparisons(fn: str) -> None:
+    check(kernel(pointwise(fn, "x, y", "f32", "bool")), pairs(SPECIAL))
+    check(kernel(pointwise(fn, "x, y", "i64", "bool")), pairs(np.array([-2, 0, 3, 2**40])))
+
+
+@pytest.mark.parametrize("fn", ["and", "or", "bitand", "bitor", "bitxor", "eq", "ne"])
+def test_conditions(fn: str) -> None:
+    check(kernel(pointwise(fn, "x, y", "bool", "bool")), pairs(np.array([False, True])))
+
+
+def test_an_absent_zero_times_nan_is_nothing() -> None:
+    text = """
+kernel f(X: f32[N], Y: f32[N], P: bool[N]) -> O: f32[i], Z: f32[i] {
+  axis i < N
+  grid(axes=[i:16]) {
+    x: f32[i:16] = load(X, i)
+    y: f32[i:16] = load(Y, i)
+    p: bool[i:16] = load(P, i)
+    e: f32[i:16] = exp(x)
+    o: f32[i:16] = mul(e, y)
+    s: f32[i:16] = select(p, x, absent)
+    n: f32[i:16] = neg(s)
+    z: f32[i:16] = mul(y, n)
+    store(O, i, value=o)
+    store(Z, i, value=z)
+  }
+}"""
+    arrays = pairs(np.array([-np.inf, np.inf, np.nan, 0.0, 1.0, -1e30, 2.0], np.float32))
+    check(kernel(text), arrays | {"P": np.arange(49) % 3 > 0})
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i32", "i16", "i8", "u8"])
+def test_storage_types(dtype: str) -> None:
+    from tilec.arrays import numpy_dtype
+
+    text = pointwise("add", "x, y", dtype, dtype)
+    text = text.replace(f"o: {dtype}", f"o: {'f64' if dtype == 'f64' else 'f32' if dtype[0] in 'fb' else 'i64'}")
+    k = kernel(text)
+    data = np.arange(-9, 10).astype(numpy_dtype(dtype)) if dtype != "u8" else np.arange(20).astype(np.uint8)
+    check(k, {"X": data, "Y": data[::-1].copy()})
+
+
+ATTENTION = """
+kernel causal(Q: f32[B, H, M, 16], K: f32[B, H, N, 16], V: f32[B, H, N, 24]) -> O: f32[b, h, i, e], L: f32[b, h, i] {
+  axis b < B
+  axis h < H
+  axis i < M
+  axis j < N
+  axis d < 16
+  axis e < 24
+  grid(axes=[b:1, h:1, i:32]) {
+    q: f32[i:32, d] = load(Q, b, h, i, d)
+    m: f32[i:32], l: f32[i:32], a: f32[i:32, e] = for(-inf, 0.0, 0.0, axis=j, tile=16) as (m_0, l_0, a_0) {
+      k: f32[j:16, d] = load(K, b, h, j, d)
+      v: f32[j:16, e] = load(V, b, h, j, e)
+      s: f32[i:32, j:16] = contract(q, k, over=d)
+      c: f32[i:32, j:16] = mul(s, 0.36067376)
+      t: i64[i:32] = add(i, N)
+      t_2: i64[i:32] = sub(t, M)
+      w: bool[j:16, i:32] = le(j, t_2)
+      x: f32[i:32, j:16] = select(w, c, -inf)
+      r: f32[i:32] = maxnum(x, over=j)
+      m_1: f32[i:32] = max(m_0, r)
+      y: f32[i:32, j:16] = sub(x, m_1)
+      p: f32[i:32, j:16] = exp2(y)
+      r_2: f32[i:32] = sum(p, over=j)
+      z: f32[i:32] = sub(m_0, m_1)
+      al: f32[i:32] = exp2(z)
+      l_2: f32[i:32] = mul(l_0, al)
+      l_1: f32[i:32] = add(l_2, r_2)
+      pv: f32[i:32, e] = contract(p, v, over=j)
+      a_2: f32[i:32, e] = mul(a_0, al)
+      a_1: f32[i:32, e] = add(a_2, pv)
+      yield(m_1, l_1, a_1)
+    }
+    o: f32[i:32, e] = div(a, l)
+    store(O, b, h, i, e, value=o)
+    ll: f32[i:32] = log2(l)
+    lse: f32[i:32] = add(m, ll)
+    store(L, b, h, i, value=lse)
+  }
+}
+"""
+
+
+def attention_arrays(b: int, h: int, m: int, n: int) -> dict[str, np.ndarray]:
+    shapes = {"Q": (b, h, m, 16), "K": (b, h, n, 16), "V": (b, h, n, 24)}
+    return {name: RNG.standard_normal(s).astype(np.float32) for name, s in shapes.items()}
+
+
+SIZES = [(1, 2, 37, 45), (2, 1, 1, 1), (1, 1, 64, 64), (1, 1, 70, 3), (1, 1, 5, 0), (0, 1, 3, 3), (1, 1, 0, 4)]
+
+
+def test_attention_of_any_size_strides_and_masked_nan() -> None:
+    k = kernel(ATTENTION)
+    code = compile(k)
+    for sizes in SIZES:
+        a = attention_arrays(*sizes)
+        check(k, a, code=code)
+        if sizes[3] > 3 and sizes[0]:
+            a["V"][0, 0, -1] = np.nan
+            a["K"][0, 0, -2] = np.inf
+        a["Q"], a["V"], a["K"] = np.asfortranarray(a["Q"]), a["V"][:, :, ::-1], a["K"][..., ::-1]
+        check(k, a, code=code)
+    a = attention_arrays(1, 2, 40, 40)
+    a["K"] = np.broadcast_to(a["K"][:, :1], a["K"].shape)
+    check(k, a, code=code)
+
+
+GATHER = """
+kernel f(T: f32[R, 8], P: i32[N], S: i64[2]) -> O: f32[i, d], C: i64[i] {
+  axis i < N
+  axis d < 8
+  grid(axes=[i:16]) {
+    p: i32[i:16] = load(P, i)
+    r: i64[i:16] = floordiv(p, 2)
+    e: i64[d] = add(d, 1)
+    g: i64[d] = mod(e, 8)
+    x: f32[i:16, d] = load(T, r, g)
+    s: i64 = load(S, 1)
+    f: f32[d] = load(T, s, d)
+    o: f32[i:16, d] = add(x, f)
+    store(O, i, d, value=o)
+    store(C, i, value=r)
+  }
+}"""
+
+
+def test_gathers_miss_as_zeros() -> None:
+    k = kernel(GATHER)
+    code = compile(k)
+    for rows in (5, 1, 0):
+        p = np.array([-3, 0, 1, 2, 5, 9, 10, 100, 2**31 - 1, -(2**31)] * 3, np.int32)
+        table = RNG.standard_normal((rows, 8)).astype(np.float32)
+        check(k, {"T": table, "P": p, "S": np.array([9, 2])}, code=code)
+
+
+REDUCTIONS = """
+kernel f(X: f32[N, M, 3], F: bool[N]) -> A: f32[i], B: i64[i], C: bool[i], D: bool[i], E: f32[i], G: f32[i, t], S: f32[w] {
+  axis i < N
+  axis j < M
+  axis t < 3
+  axis w < (N + 15) // 16
+  grid(axes=[i:16]) {
+    n: f32[i:16], c: i64[i:16], y: bool[i:16], u: f32[i:16, t] = for(inf, 0, false, 0.0, axis=j, tile=8) as (n_0, c_0, y_0, u_0) {
+      x: f32[i:16, j:8, t] = load(X, i, j, t)
+      a: f32[i:16] = min(x, over=[j, t])
+      n_1: f32[i:16] = min(n_0, a)
+      b: bool[i:16, j:8, t] = gt(x, 0.5)
+      s: i64[i:16] = sum(b, over=[t, j])
+      c_1: i64[i:16] = add(c_0, s)
+      z: bool[i:16] = any(b, over=[j, t])
+      y_1: bool[i:16] = or(y_0, z)
+      r: f32[i:16, t] = sum(x, over=j)
+      u_1: f32[i:16, t] = add(u_0, r)
+      yield(n_1, c_1, y_1, u_1)
+    }
+    f: bool[i:16] = load(F, i)
+    v: bool[i:16] = not(f)
+    k: f32[i:16] = max(u, over=t)
+    store(A, i, value=n)
+    store(B, i, value=c)
+    store(C, i, value=y)
+    store(D, i, value=v)
+    store(E, i, value=k)
+    store(G, i, t, value=u)
+  }
+  grid(axes=[w:1]) {
+    lo: i64 = mul(w, 16)
+    hi: i64 = add(lo, 16)
+    q: f32 = for(0.0, axis=i, tile=16, start=lo, stop=hi) as (q_0) {
+      g: bool[i:16] = load(F, i)
+      aa: f32[i:16] = select(g, 2.0, 1.0)
+      ss: f32 = sum(aa, over=i)
+      q_1: f32 = add(q_0, ss)
+      yield(q_1)
+    }
+    store(S, w, value=q)
+  }
+}"""
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (16, 8), (21, 19), (40, 0)])
+def test_reductions_over_streams_and_inner_axes(n: int, m: int) -> None:
+    x = RNG.standard_normal((n, m, 3)).astype(np.float32)
+    if m > 2:
+        x[0, 1, 1] = np.nan
+    check(kernel(REDUCTIONS), {"X": x, "F": RNG.random(n) < 0.5})
+
+
+LANES = """
+kernel f(X: f32[N], D: i64[N]) -> O: f32[i], A: f32[w], B: i64[w] {
+  axis i < N
+  axis w < (N + 31) // 32
+  s_w: f32[w] @hbm = buffer()
+  grid(axes=[i:32]) {
+    x: f32[i:32] = load(X, i)
+    d: i64[i:32] = load(D, i)
+    s: f32 = sum(x, over=i)
+    b: i64 = min(d, over=i)
+    y: f32[i:32] = sub(x, s)
+    m: f32 = max(y, over=i)
+    z: f32[i:32] = div(y, m)
+    f: i64 = first(i)
+    c: i64 = floordiv(f, 32)
+    g: i64 = last(i)
+    o: f32[i:32] = add(z, g)
+    p: f32[i:32] = add(o, b)
+    store(O, i, value=p)
+  }
+  grid(axes=[w:8]) {
+    store(A, w, value=3.0)
+    store(B, w, value=w)
+  }
+}"""
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 70])
+def test_reductions_over_lanes(n: int) -> None:
+    arrays = {"X": RNG.standard_normal(n).astype(np.float32), "D": RNG.integers(-5, 5, n)}
+    check(kernel(LANES), arrays, tolerance=1e-3)
+
+
+CONTROL = """
+kernel f(X: f32[N, M], n: int, flip: bool, s: float = 0.25) -> O: f32[i], P: f32[i] {
+  axis i < N
+  axis j < M
+  n2: i64 = mul(n, 2)
+  grid(axes=[i:16]) {
+    hi: i64 = min(n2, M)
+    a: f32[i:16], b: f32[i:16], c: i64 = for(0.0, 1.0, 0, axis=j, tile=4, start=0, stop=hi) as (a_0, b_0, c_0) {
+      j0: i64 = first(j)
+      t: bool = lt(j0, n)
+      u: bool = and(t, flip)
+      a_2: f32[i:16], c_2: i64 = if(u) {
+        x: f32[i:16, j:4] = load(X, i, j)
+        r: f32[i:16] = sum(x, over=j)
+        c_3: i64 = add(c_0, 1)
+        yield(r, c_3)
+      } else {
+        yield(a_0, c_0)
+      }
+      a_1: f32[i:16] = add(a_2, s)
+      yield(b_0, a_1, c_2)
+    }
+    d: f32[i:16] = add(b, c)
+    store(O, i, value=a)
+    store(P, i, value=d)
+  }
+}"""
+
+
+@pytest.mark.parametrize("flip", [True, False])
+@pytest.mark.parametrize("n", [0, 3, 9])
+def test_branches_and_exchanged_values(n: int, flip: bool) -> None:
+    check(kernel(CONTROL), {"X": RNG.standard_normal((21, 14)).astype(np.float32)}, {"n": n, "flip": flip})
+
+
+CONTRACTIONS = """
+kernel f(X: f32[B, N, 5], Y: f32[B, N, 5], W: i32[B, 5, 7], Z: f32[B, 7, 5]) -> A: f32[b, i], C: i64[b, p, c], E: f32[b, p, c, i], G: f32[b], H: f32[b, c] {
+  axis b < B
+  axis i < N
+  axis c < 5
+  axis p < 7
+  grid(axes=[b:4]) {
+    w: i32[b:4, c, p] = load(W, b, c, p)
+    z: f32[b:4, p, c] = load(Z, b, p, c)
+    v: i64[b:4, p] = contract(w, w, over=c)
+    u: f32[b:4, c, p] = contract(w, z, over=[])
+    g: f32[b:4] = contract(w, z, over=[c, p])
+    g_2: f32[b:4] = contract(z, z, over=[c, p], init=g)
+    k: f32[b:4, c] = sum(u, over=p)
+    y: i64[b:4, p, c] = mul(v, c)
+    store(C, b, p, c, value=y)
+    store(G, b, value=g_2)
+    store(H, b, c, value=k)
+  }
+  grid(axes=[b:1, i:16]) {
+    x: f32[i:16, c] = load(X, b, i, c)
+    y_2: f32[i:16, c] = load(Y, b, i, c)
+    z_2: f32[p, c] = load(Z, b, p, c)
+    a: f32[i:16] = contract(x, y_2, over=c)
+    s: f32[i:16, p] = contract(x, z_2, over=c)
+    e: f32[i:16, p, c] = contract(s, y_2, over=[])
+    q: f32[p, c] = contract(s, y_2, over=i)
+    d: f32[i:16, p, c] = add(e, q)
+    store(A, b, i, value=a)
+    store(E, b, p, c, i, value=d)
+  }
+}"""
+
+
+@pytest.mark.parametrize(("b", "n"), [(1, 16), (3, 21), (6, 1)])
+def test_contractions_of_all_shapes(b: int, n: int) -> None:
+    f = RNG.standard_normal
+    arrays = {
+        "X": f((b, n, 5)).astype(np.float32),
+        "Y": f((b, n, 5)).astype(np.float32),
+        "W": RNG.integers(-9, 9, (b, 5, 7)).astype(np.int32),
+        "Z": f((b, 7, 5)).astype(np.float32),
+    }
+    check(kernel(CONTRACTIONS), arrays, tolerance=1e-4)
+
+
+def test_uniform_is_that_of_the_language() -> None:
+    text = """
+kernel f(X: f32[N], seed: int) -> O: f32[i] {
+  axis i < N
+  grid(axes=[i:16]) {
+    x: f32[i:16] = load(X, i)
+    u: f32[i:16] = uniform(seed, i, 3)
+    c: f16[i:16] = cast(x, to=f16)
+    n: i32[i:16] = cast(x, to=i32)
+    p: i64[i:16] = ipow(n, 3)
+    y: f32[i:16] = add(c, p)
+    o: f32[i:16] = add(u, y)
+    store(O, i, value=o)
+  }
+}"""
+    check(kernel(text), {"X": (3 * RNG.standard_normal(37)).astype(np.float32)}, {"seed": 2**40 + 5}, tolerance=2e-3)

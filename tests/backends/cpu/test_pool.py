@@ -1,0 +1,187 @@
+"""The worker threads: every task once, on several threads, in nested and concurrent calls, after a fork, at exit."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import Any
+
+import pytest
+from llvmlite import ir
+
+from tilec.backends.cpu import jit, pool
+from tilec.backends.cpu.vector import POINTER, Emit, constant, function
+from tilec.errors import ArgumentError
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are for Linux")
+
+
+def build() -> ir.Module:
+    """`count(ctx, scratch)`: ctx is a counter, the number of tasks, the bytes of scratch, the work per task, a place
+    for every task. A task fills the scratch memory, adds it up again and again and adds 1 to its place."""
+    module = ir.Module()
+    f = function(module, "count", [POINTER, POINTER])
+    e = Emit(f, jit.host())
+    ctx, scratch = f.args
+    tasks, size, work = (e.read("i64", ctx, k) for k in (1, 2, 3))
+    head, body, end = (f.append_basic_block(n) for n in ("head", "body", "end"))
+    e.builder.branch(head)
+    e.builder.position_at_end(head)
+    task = e.builder.atomic_rmw("add", ctx, constant("i64", 1), "monotonic")
+    e.builder.cbranch(e.compare("<", task, tasks), body, end)
+    e.builder.position_at_end(body)
+    e.loop(0, size, 1, [], lambda i, _: e.write(constant("i8", 1), scratch, i))
+
+    def spin(i: Any, c: list[Any]) -> list[Any]:
+        at = e.mul(e.builder.srem(i, e.max(size, 1)), 1)
+        seen = e.read_if("i8", scratch, at, e.compare("<", at, size))
+        return [e.add(c[0], e.convert(seen, "i64"))]
+
+    (total,) = e.loop(0, work, 1, [constant("i64", 0)], spin)
+    wrong = e.and_(e.compare("!=", total, work), e.compare(">", size, 0))
+    place = e.add(task, 4)
+    step = e.select(wrong, constant("i64", 1000), constant("i64", 1))
+    e.write(e.add(e.read("i64", ctx, place), step), ctx, place)
+    e.builder.branch(head)
+    e.builder.position_at_end(end)
+    e.builder.ret_void()
+    return module
+
+
+CODE = jit.load(jit.compile(build()))
+"""Loaded before any thread starts, and held: an address dies with its code."""
+
+
+def job(tasks: int, scratch: int = 64, work: int = 1000, workers: int | None = None) -> list[int]:
+    """How often each task was done."""
+    ctx = (ctypes.c_int64 * (4 + tasks))(0, tasks, scratch, work)
+    pool.run(CODE.address("count"), ctypes.addressof(ctx), scratch, workers)
+    return list(ctx[4:])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, None])
+@pytest.mark.parametrize("scratch", [0, 1, 4096, 300_000])
+def test_every_task_once(workers: int | None, scratch: int) -> None:
+    assert job(100, scratch, workers=workers) == [1] * 100
+    assert job(0, scratch, workers=workers) == []
+
+
+def test_many_small_jobs() -> None:
+    assert all(job(3, 100 * k, 1) == [1] * 3 for k in range(500))
+
+
+@linux
+def test_more_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_processors", lambda: 7)
+    assert pool.threads() == 7
+    for _ in range(50):
+        assert job(40) == [1] * 40
+    assert pool._pool().started == 6
+
+
+@linux
+def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_processors", lambda: 8)
+    for text, count in (("3", 3), ("1", 1), ("64", 8)):
+        monkeypatch.setenv("TILEC_NUM_THREADS", text)
+        assert pool.threads() == count
+    for text in ("0", "-1", "two", "", "1.5"):
+        monkeypatch.setenv("TILEC_NUM_THREADS", text)
+        with pytest.raises(ArgumentError, match="TILEC_NUM_THREADS"):
+            pool.threads()
+
+
+def test_scratch_memory_is_aligned_and_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function in Python in place of machine code sees a page of its own on every thread."""
+    seen: list[int] = []
+    together = threading.Barrier(pool.threads())
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    def worker(context: int, scratch: int) -> None:
+        seen.append(scratch)
+        together.wait(10)
+
+    pool.run(ctypes.cast(worker, ctypes.c_void_p).value or 0, 0, 5000)
+    assert len(seen) == pool.threads() == len(set(seen))
+    assert all(s % 4096 == 0 for s in seen)
+
+
+def test_nested_call_runs_on_its_own_thread() -> None:
+    inner: list[list[int]] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    def worker(context: int, scratch: int) -> None:
+        inner.append(job(10, 70_000))
+
+    pool.run(ctypes.cast(worker, ctypes.c_void_p).value or 0, 0, 64, 1)
+    assert inner == [[1] * 10]
+    assert job(10) == [1] * 10
+
+
+def test_concurrent_calls() -> None:
+    results: list[bool] = []
+
+    def caller(n: int) -> None:
+        results.extend(job(20, 1000 * n, 100) == [1] * 20 for _ in range(100))
+
+    callers = [threading.Thread(target=caller, args=(n,)) for n in range(4)]
+    for t in callers:
+        t.start()
+    for t in callers:
+        t.join()
+    assert len(results) == 400
+    assert all(results)
+
+
+def test_no_memory_is_an_error() -> None:
+    with pytest.raises(MemoryError):
+        pool.run(CODE.address("count"), 0, 1 << 60)
+    assert job(5) == [1] * 5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_works_after_a_fork() -> None:
+    assert job(20) == [1] * 20
+    child = os.fork()
+    if child == 0:
+        fine = all(job(20) == [1] * 20 for _ in range(20))
+        os._exit(0 if fine else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert job(20) == [1] * 20
+
+
+@linux
+def test_keyboard_interrupt_waits_for_the_job() -> None:
+    timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+    ctx = (ctypes.c_int64 * 12)(0, 8, 64, 20_000_000)
+
+    def again_and_again() -> None:
+        while True:
+            ctx[0] = 0
+            pool.run(CODE.address("count"), ctypes.addressof(ctx), 64)
+
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        again_and_again()
+    timer.join()
+    assert len(set(ctx[4:])) == 1
+    assert job(20) == [1] * 20
+
+
+def test_exits_cleanly() -> None:
+    """The interpreter ends at once, whether threads are idle or one of them is in a call."""
+    script = textwrap.dedent("""
+        import threading, time
+        from tests.backends.cpu.test_pool import job
+        assert job(50) == [1] * 50
+        threading.Thread(target=lambda: job(8, 64, 30_000_000), daemon=True).start()
+        time.sleep(0.02)
+    """)
+    done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,31 @@
+"""What the tests share: the flag that renews golden files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew instead of comparing")
+
+
+class Golden:
+    """Compares a text with a file; with --update-golden, writes the file."""
+
+    def __init__(self, update: bool) -> None:
+        self.update = update
+
+    def __call__(self, path: Path, text: str) -> None:
+        if self.update:
+            path.write_text(text, encoding="utf-8")
+            return
+        assert path.exists(), f"{path.name} is missing: pytest --update-golden writes it"
+        assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden(path, text)`: text must be what the file holds."""
+    return Golden(request.config.getoption("--update-golden"))

@@ -1,0 +1,347 @@
+"""The command line: what each command prints, where, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.programs import CAUSAL, GROUPED, TABLE
+from tilec.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def tile(tmp_path, capsys, monkeypatch):
+    """Runs a command on files of a folder of its own; gives the exit status, the output and the errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path / "cache"))
+    for name, text in {"causal": CAUSAL, "grouped": GROUPED, "table": TABLE}.items():
+        Path(f"{name}.tile").write_text(text)
+
+    def call(*argv: str) -> tuple[int, str, str]:
+        status = main(list(argv))
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return call
+
+
+def test_check_prints_signatures_and_axes(tile):
+    status, out, err = tile("check", "grouped.tile", "table.tile")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("grouped.tile: grouped(Q[B, H, M, D], K[B, HK, N, D]")
+    assert lines[0].endswith("-> O[b, h, i, e], L: f32[b, h, i]")
+    assert "i < M" in lines[1]
+    assert (
+        lines[2] == "table.tile: table(X[M, N], T: f32[M + N - 1], flag: bool = false) -> Y[i, j]"
+    )
+    assert lines[4] == "table.tile: twice(X[N]) -> Y[i]"
+    status, out, _ = tile("check", "table.tile:twice", "--json")
+    assert json.loads(out)[0]["axes"] == {"i": "N"}
+
+
+def test_check_reports_all_mistakes(tile):
+    Path("bad.tile").write_text("kernel f(X[N]) -> Y[i]:\n    Z = X[i, i]\n    Y = foo(X[i])\n")
+    status, out, err = tile("check", "bad.tile", "causal.tile", "missing.tile")
+    assert status == 1
+    assert "causal(" in out
+    assert "bad.tile:2:" in err
+    assert "bad.tile:3:" in err
+    assert "cannot read missing.tile" in err
+    status, out, _ = tile("check", "bad.tile", "--json")
+    assert status == 1
+    assert [m["line"] for m in json.loads(out)] == [2, 3]
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_run(tile, target):
+    status, out, err = tile(
+        "run", "causal.tile", "--check", "--target", target, "--size", "M=5,N=7"
+    )
+    assert (status, err) == (0, "")
+    assert out.startswith(f"causal on {target}: B=1, H=2, M=5, D=8, N=7, E=12, scale=0.35")
+    for word in (
+        "first call",
+        "time",
+        "throughput",
+        "GFLOP/s",
+        "bytes moved",
+        "check O: largest error",
+        "ok",
+    ):
+        assert word in out
+
+
+def test_run_as_json_with_scalars_and_seed(tile):
+    argv = ["run", "grouped.tile", "--set", "window=3", "--json", "--check", "--seed", "4"]
+    status, out, err = tile(*argv)
+    assert (status, err) == (0, "")
+    facts = json.loads(out)
+    assert facts["scalars"] == {"window": 3}
+    assert facts["outputs"] == {"O": [2, 4, 9, 4], "L": [2, 4, 9]}
+    assert all(e["ok"] for e in facts["errors"].values())
+    assert facts["bytes"] > 0
+
+
+def test_run_on_files(tile):
+    r = np.random.default_rng(0)
+    q, k, v = (
+        r.standard_normal(s).astype(np.float32) for s in [(1, 1, 3, 4), (1, 1, 5, 4), (1, 1, 5, 6)]
+    )
+    np.savez("in.npz", Q=q, K=k, V=v, scale=np.float64(0.5))
+    argv = ["run", "causal.tile", "--input", "in.npz", "--output", "out.npz", "--check"]
+    status, _, err = tile(*argv)
+    assert (status, err) == (0, "")
+    assert np.load("out.npz")["O"].shape == (1, 1, 3, 6)
+    status, out, _ = tile(*argv, "--dtype", "bf16", "--json")
+    assert status == 0
+    assert json.loads(out)["types"]["Q"] == "bfloat16"
+    assert np.load("out.npz")["O"].dtype == np.float32
+
+
+def test_nothing_in_an_npz_is_executed(tile):
+    class Trap:
+        def __reduce__(self):
+            return Path("sprung").touch, ()
+
+    np.savez("trap.npz", Q=np.array([Trap()], dtype=object))
+    status, _, err = tile("run", "causal.tile", "--input", "trap.npz")
+    assert status == 1
+    assert "cannot read trap.npz" in err
+    assert not Path("sprung").exists()
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04rubbish", b"\x93NUMPY\x01\x00", b"text\n" * 100])
+def test_files_that_are_no_npz(tile, data):
+    Path("bad.npz").write_bytes(data)
+    status, out, err = tile("run", "causal.tile", "--input", "bad.npz")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: cannot read bad.npz")
+
+
+def test_a_failed_check_is_an_error(tile, monkeypatch):
+    from tilec.kernel import Kernel
+
+    right = Kernel.reference
+    monkeypatch.setattr(Kernel, "reference", lambda self, **x: right(self, **x) + 1e-3)
+    status, out, err = tile("run", "causal.tile", "--check", "--target", "reference")
+    assert status == 1
+    assert "WRONG" in out
+    assert "error: the result is not" in err
+
+
+# ---- IR
+
+
+def test_ir(tile):
+    status, out, err = tile("ir", "causal.tile", "--tile", "i=16,j=8")
+    assert (status, err) == (0, "")
+    assert "grid(axes=[b:1, h:1, i:16])" in out
+    assert "tile=8" in out
+    status, out, _ = tile("ir", "causal.tile", "--after", "fuse")
+    assert "group(" in out
+    assert "for(" not in out
+
+
+def test_ir_along_the_pipeline(tile):
+    _, out, _ = tile("ir", "causal.tile", "--list")
+    names = [line.split()[0] for line in out.splitlines()]
+    assert names[0] == "expand"
+    _, out, _ = tile("ir", "causal.tile", "--all")
+    assert [x.split()[-1] for x in out.splitlines() if x.startswith("# after")] == ["lower", *names]
+    _, out, _ = tile("ir", "causal.tile", "--diff", "--passes", "expand,simplify")
+    assert "+++ after expand" in out
+    assert any(line.startswith("-") and "softmax" in line for line in out.splitlines())
+    _, out, _ = tile("ir", "causal.tile", "--bytes", "--after", "fuse")
+    assert "total" in out
+    status, _, err = tile("ir", "causal.tile", "--passes", "expand,fuze")
+    assert (status, "did you mean fuse?" in err) == (1, True)
+    status, _, err = tile("ir", "causal.tile", "--after", "fuze")
+    assert (status, "did you mean fuse?" in err) == (1, True)
+
+
+def test_opt_reads_what_ir_prints(tile):
+    _, tensor, _ = tile("ir", "causal.tile", "--after", "lower")
+    Path("causal.ir").write_text(tensor)
+    status, out, err = tile("opt", "causal.ir")
+    assert (status, out, err) == (0, tensor, "")
+    pipeline = "expand,simplify,exp2,contract,fuse,online"
+    _, out, _ = tile("opt", "causal.ir", "--passes", pipeline)
+    _, online, _ = tile("ir", "causal.tile", "--after", "online")
+    assert out == online
+    _, tiles, _ = tile("opt", "causal.ir", "--passes", f"{pipeline},specialise:D=8,tile:i=4:j=5")
+    assert "grid(axes=[b:1, h:1, i:4])" in tiles
+
+
+def test_opt_names_the_place_of_a_mistake(tile):
+    Path("bad.ir").write_text("kernel f() -> Y: f32[] {\n  x: f32 = add(1.0,\n}\n")
+    status, out, err = tile("opt", "bad.ir")
+    assert (status, out) == (1, "")
+    assert "bad.ir:" in err
+
+
+def test_traffic(tile):
+    status, out, _ = tile("traffic", "causal.tile", "--size", "M=256,N=256", "--json")
+    assert status == 0
+    stated = json.loads(out)
+    total = {s["after"]: s["read"] + s["written"] for s in stated}
+    assert total["lower"] > 10 * total["place"]
+    _, out, _ = tile("traffic", "causal.tile")
+    assert len(out.splitlines()) == len(stated) + 1
+
+
+def test_emit(tile):
+    status, out, _ = tile("emit", "causal.tile", "--to", "llvm")
+    assert (status, "define" in out) == (0, True)
+    status, out, _ = tile("emit", "causal.tile", "--to", "asm")
+    assert (status, "ret" in out) == (0, True)
+
+
+# ---- wrong usage, and what is not there yet
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["run"],
+        ["run", "causal.tile", "--size", "M"],
+        ["run", "causal.tile", "--size", "M=x"],
+        ["run", "causal.tile", "--size", "M=-1"],
+        ["run", "causal.tile", "--size", "M=1,M=2"],
+        ["run", "causal.tile", "--tile", "i=0"],
+        ["run", "causal.tile", "--set", "scale=big"],
+        ["run", "causal.tile", "--dtype", "i32"],
+        ["run", "causal.tile", "--input", "x.npz", "--size", "M=1"],
+        ["emit", "causal.tile", "--to", "wasm"],
+        ["emit", "causal.tile"],
+        ["frobnicate"],
+        ["ir", "causal.tile", "--colour"],
+    ],
+)
+def test_wrong_usage_is_status_2(tile, argv):
+    status, out, err = tile(*argv)
+    assert (status, out) == (2, "")
+    assert "Usage" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["run", "missing.tile"], ["cannot read missing.tile"]),
+        (["run", "causal.tile:casual"], ["no kernel 'casual'; did you mean causal?"]),
+        (["run", "causal.tile", "--size", "MM=3"], ["no dimension 'MM'; did you mean M?"]),
+        (["run", "causal.tile", "--set", "scal=3"], ["no parameter 'scal'; did you mean scale?"]),
+        (["run", "causal.tile", "--size", f"M={1 << 60}"], ["sample data for Q", "memory"]),
+        (["run", "causal.tile", "--size", f"M={1 << 44},B=0"], ["sample data for Q"]),
+        (["run", "causal.tile", "--target", "cuda"], ["no CUDA backend yet", "cpu"]),
+        (["run", "causal.tile", "--target", "tpu"], ["'tpu'", "cpu, reference"]),
+        (["run", "causal.tile", "--tile", "z=4"], ["z", "i"]),
+        (["run", "causal.tile", "--schedule", "stages=2"], ["stages"]),
+        (["ir", "causal.tile", "--html", "x.html"], ["not", "--all"]),
+        (["ir", "causal.tile", "--dot"], ["not", "--all"]),
+        (["emit", "causal.tile", "--to", "ptx"], ["no CUDA backend yet", "asm"]),
+        (["traffic", "causal.tile", "--measure"], ["yet", "ir --bytes"]),
+        (["tune", "causal.tile"], ["yet", "--tile"]),
+        (["bench", "causal.tile"], ["yet", "tilec run"]),
+        (["grad", "causal.tile"], ["yet", "tilec ir"]),
+    ],
+)
+def test_mistakes_are_status_1(tile, argv, words):
+    status, out, err = tile(*argv)
+    assert (status, out) == (1, "")
+    assert err.startswith("error: ")
+    assert all(w in err for w in words), err
+    assert "Traceback" not in err
+
+
+def test_a_mistake_in_the_program_is_shown_with_its_place(tile):
+    Path("bad.tile").write_text("kernel f(X[N]) -> Y[i]:\n    Z = X[i] +\n    Y = X[i]\n")
+    status, out, err = tile("run", "bad.tile")
+    assert (status, out) == (1, "")
+    assert err.startswith("bad.tile:2:")
+
+
+def test_a_bug_says_so(tile, monkeypatch):
+    from tilec import pipeline
+    from tilec.errors import CompilerBug
+
+    def broken(*_):
+        raise CompilerBug("pass fuse: x is used before it is defined")
+
+    monkeypatch.setattr(pipeline, "apply", broken)
+    status, _, err = tile("ir", "causal.tile")
+    assert (status, err.startswith("error: this is a bug in tilec: pass fuse")) == (1, True)
+    monkeypatch.setattr(pipeline, "apply", lambda *_: 1 / 0)
+    status, _, err = tile("ir", "causal.tile")
+    assert (status, "this is a bug in tilec: ZeroDivisionError" in err) == (1, True)
+
+
+# ---- the machine
+
+
+def test_doctor(tile):
+    status, out, _ = tile("doctor")
+    assert status == 0
+    for word in ("numpy", "llvmlite", "cpu features", "threads", "object cache", "cuda driver"):
+        assert word in out
+    status, out, _ = tile("doctor", "--json")
+    assert all(set(f) == {"name", "found", "ok", "remedy"} for f in json.loads(out))
+
+
+def test_cache(tile):
+    _, out, _ = tile("cache", "list")
+    assert "0 objects" in out
+    assert tile("run", "causal.tile", "--target", "cpu")[0] == 0
+    _, out, _ = tile("cache", "list", "--json")
+    listed = json.loads(out)
+    assert len(listed["objects"]) >= 1
+    assert tile("cache", "verify")[0] == 0
+    damaged = next(Path(listed["path"]).glob("*.o"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    status, out, _ = tile("cache", "verify")
+    assert (status, "1 damaged" in out) == (1, True)
+    assert tile("run", "causal.tile", "--target", "cpu", "--check")[0] == 0
+    _, out, _ = tile("cache", "clear")
+    assert "objects removed" in out
+    assert "0 objects" in tile("cache", "list")[1]
+
+
+# ---- as a process
+
+
+def process(*argv: str, **more) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    argv = (sys.executable, "-m", "tilec", *argv)
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, **more)
+
+
+def test_python_m_tilec():
+    done = process("--version")
+    assert (done.returncode, done.stdout.startswith("tilec ")) == (0, True)
+    done = process("check", str(ROOT / "examples" / "causal.tile"))
+    assert (done.returncode, done.stderr) == (0, "")
+    done = process("run", "missing.tile", cwd="/")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "\x1b" not in done.stderr
+
+
+def test_standard_input_and_a_closed_pipe(tmp_path):
+    causal = str(ROOT / "examples" / "causal.tile")
+    text = process("ir", causal, "--after", "lower").stdout
+    done = process("opt", "-", input=text)
+    assert (done.returncode, done.stdout) == (0, text)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = f"{sys.executable} -m tilec ir {causal} --all | head -1"
+    done = subprocess.run(
+        ["bash", "-c", command], env=env, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("# after lower")
+    assert done.stderr == ""

@@ -1,0 +1,442 @@
+"""Kernels as Python sees them: binding, checks, outputs, and what can be looked into."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilec
+from tests.programs import CAUSAL, GROUPED, TABLE
+
+TARGETS = ["reference", "cpu"]
+
+
+def attention(q, k, v, scale=None):
+    """Causal attention with the last query at the last key, in float64."""
+    q, k, v = (np.asarray(x).astype(np.float64) for x in (q, k, v))
+    m, n = q.shape[2], k.shape[2]
+    s = q @ k.swapaxes(2, 3) * (1 / math.sqrt(q.shape[3]) if scale is None else scale)
+    s = np.where(np.tri(m, n, n - m, dtype=bool), s, -np.inf)
+    p = np.exp(s - s.max(axis=3, keepdims=True, initial=-1e300))
+    return p / np.maximum(p.sum(axis=3, keepdims=True), 1e-300) @ v
+
+
+def inputs(m=20, n=24, dtype=np.float32, seed=0):
+    r = np.random.default_rng(seed)
+    shapes = [(1, 2, m, 8), (1, 2, n, 8), (1, 2, n, 12)]
+    return [r.standard_normal(s).astype(dtype) for s in shapes]
+
+
+@pytest.fixture(params=TARGETS)
+def causal(request):
+    return tilec.compile(CAUSAL, target=request.param)
+
+
+# ---- calls
+
+
+def test_by_position_and_by_name(causal):
+    q, k, v = inputs()
+    want = attention(q, k, v)
+    got = causal(q, k, v)
+    assert (type(got), got.dtype, got.shape) == (np.ndarray, np.float32, want.shape)
+    np.testing.assert_allclose(got, want, atol=1e-5)
+    np.testing.assert_array_equal(causal(V=v, Q=q, K=k), got)
+    np.testing.assert_allclose(causal(q, k, v, scale=0.3), attention(q, k, v, 0.3), atol=1e-5)
+    np.testing.assert_allclose(
+        causal(q, K=k, V=v, scale=np.float32(1)), attention(q, k, v, 1), atol=1e-5
+    )
+
+
+def test_one_kernel_many_shapes(causal):
+    for m, n in [(1, 1), (3, 130), (130, 3), (0, 4), (4, 0), (20, 24)]:
+        q, k, v = inputs(m, n, seed=m)
+        np.testing.assert_allclose(causal(q, k, v), attention(q, k, v), atol=1e-5)
+
+
+def test_strides_and_read_only(causal):
+    q, k, v = inputs()
+    want = causal(q, k, v)
+    for x in (q, k, v):
+        x.flags.writeable = False
+    spread = [np.repeat(x, 2, axis=2)[:, :, ::2] for x in (q, k, v)]
+    turned = [
+        np.ascontiguousarray(x.transpose(3, 2, 0, 1)).transpose(2, 3, 1, 0) for x in (q, k, v)
+    ]
+    back = [x[:, :, ::-1].copy()[:, :, ::-1] for x in (q, k, v)]
+    for changed in (spread, turned, back):
+        np.testing.assert_allclose(causal(*changed), want, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(np.float64, 1e-12), (np.float16, 3e-3), (ml_dtypes.bfloat16, 3e-2)],
+)
+def test_element_types(causal, dtype, tolerance):
+    q, k, v = inputs(dtype=dtype)
+    got = causal(q, k, v)
+    assert got.dtype == dtype
+    np.testing.assert_allclose(got.astype(np.float64), attention(q, k, v), atol=tolerance)
+
+
+def test_calls_in_turn_do_not_mix_up_their_scalars(causal):
+    q, k, v = inputs()
+    for scale in (0.5, 0.0, -0.0, 0.5):
+        np.testing.assert_allclose(
+            causal(q, k, v, scale=scale), attention(q, k, v, scale), atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_several_outputs_come_as_a_tuple(target):
+    kernel = tilec.compile(GROUPED, target=target)
+    x = kernel.sample()
+    o, lse = kernel(**x, window=4)
+    assert (o.shape, lse.shape, lse.dtype) == ((2, 4, 9, 4), (2, 4, 9), np.float32)
+    want_o, want_lse = kernel.reference(**x, window=4)
+    assert want_o.dtype == want_lse.dtype == np.float64
+    np.testing.assert_allclose(o, want_o, atol=1e-5)
+    np.testing.assert_allclose(lse, want_lse, atol=1e-5)
+
+
+def test_target_none_follows_the_arrays():
+    q, k, v = inputs()
+    np.testing.assert_allclose(tilec.compile(CAUSAL)(q, k, v), attention(q, k, v), atol=1e-5)
+
+
+@pytest.mark.parametrize("tile", [{"i": 1}, {"i": 7, "j": 3}, {"j": 1000}])
+def test_tiles_do_not_change_the_meaning(tile):
+    q, k, v = inputs()
+    kernel = tilec.compile(CAUSAL, target="cpu", tile=tile)
+    np.testing.assert_allclose(kernel(q, k, v), attention(q, k, v), atol=1e-5)
+
+
+def test_unknown_tile_axis():
+    with pytest.raises(tilec.ArgumentError, match="'z'.*i"):
+        tilec.compile(CAUSAL, target="cpu", tile={"z": 4})(*inputs())
+
+
+# ---- out=
+
+
+def test_out_is_written_and_returned(causal):
+    q, k, v = inputs()
+    out = np.full((1, 2, 20, 12), np.nan, np.float32)
+    assert causal(q, k, v, out=out) is out
+    np.testing.assert_allclose(out, attention(q, k, v), atol=1e-5)
+    turned = np.zeros((12, 20, 2, 1), np.float32).transpose(3, 2, 1, 0)
+    np.testing.assert_allclose(causal(q, k, v, out=turned), attention(q, k, v), atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_out_for_several_outputs(target):
+    kernel = tilec.compile(GROUPED, target=target)
+    x = kernel.sample()
+    out = np.zeros((2, 4, 9, 4), np.float32), np.zeros((2, 4, 9), np.float32)
+    assert kernel(**x, out=out) is out
+    np.testing.assert_allclose(out[1], kernel.reference(**x)[1], atol=1e-5)
+    with pytest.raises(tilec.ArgumentError, match="argument out: .*2 arrays"):
+        kernel(**x, out=out[0])
+
+
+def test_out_that_does_not_fit(causal):
+    q, k, v = inputs()
+    frozen = np.zeros((1, 2, 20, 12), np.float32)
+    frozen.flags.writeable = False
+    for out, words in [
+        (np.zeros((1, 2, 20, 11), np.float32), ["(1, 2, 20, 12)", "(1, 2, 20, 11)"]),
+        (np.zeros((1, 2, 20, 12)), ["f32", "f64"]),
+        (np.broadcast_to(np.float32(0), (1, 2, 20, 12)), ["cannot be written"]),
+        (frozen, ["cannot be written"]),
+        ([1.0], ["list"]),
+    ]:
+        with pytest.raises(tilec.ArgumentError, match="argument out") as e:
+            causal(q, k, v, out=out)
+        assert all(w in str(e.value) for w in words)
+
+
+def test_out_must_not_be_an_input(causal):
+    q, k, v = inputs(n=20)
+    with pytest.raises(tilec.ArgumentError, match="out .*shares memory with V"):
+        causal(q, k, v, out=v)
+
+
+# ---- arguments that do not fit: each names the argument, what was expected and what came
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"V": np.zeros((1, 2, 20, 12), np.float32)}, ["argument V", "N", "20", "24", "K"]),
+        ({"K": np.zeros((1, 3, 24, 8), np.float32)}, ["argument K", "H", "3", "2", "Q"]),
+        (
+            {"Q": np.zeros((2, 20, 8), np.float32)},
+            ["argument Q", "4 dimensions", "(2, 20, 8)", "Q[B, H, M, D]"],
+        ),
+        ({"Q": [[1.0]]}, ["argument Q", "list"]),
+        ({"scale": "big"}, ["argument scale", "a number", "'big'"]),
+        ({"scale": None}, ["argument scale", "a number", "NoneType"]),
+        ({"scale": np.zeros(3)}, ["argument scale", "a number", "(3,)"]),
+        ({"scale": 10**400}, ["argument scale", "range"]),
+        ({"scales": 1.0}, ["'scales'", "did you mean scale?"]),
+    ],
+)
+def test_arguments_that_do_not_fit(causal, change, words):
+    q, k, v = inputs()
+    with pytest.raises(tilec.ArgumentError) as e:
+        causal(**{"Q": q, "K": k, "V": v, **change})
+    assert all(w in str(e.value) for w in words), str(e.value)
+
+
+def test_arguments_missing_twice_and_too_many(causal):
+    q, k, v = inputs()
+    with pytest.raises(
+        tilec.ArgumentError, match=r"argument V is missing: causal takes V\[B, H, N, E\]"
+    ):
+        causal(q, k)
+    with pytest.raises(tilec.ArgumentError, match="argument Q is given twice"):
+        causal(q, k, v, Q=q)
+    with pytest.raises(tilec.ArgumentError, match=r"takes 3 tensors \(Q, K, V\), got 4; .*scale="):
+        causal(q, k, v, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"len": np.zeros(2, np.int64)}, ["argument len", "i32", "i64"]),
+        ({"len": np.zeros(2, np.float32)}, ["argument len", "i32", "f32"]),
+        ({"window": 2.0}, ["argument window", "an integer", "2.0"]),
+        ({"window": np.float32(2)}, ["argument window", "an integer"]),
+        ({"window": 1 << 63}, ["argument window", "64 bits"]),
+        ({"K": np.zeros((2, 3, 9, 4), np.float32), "V": np.zeros((2, 3, 9, 4), np.float32)},
+         ["query heads must be a multiple of key heads (H = 4, HK = 3)"]),
+    ],
+)  # fmt: skip
+def test_types_and_assertions(change, words):
+    kernel = tilec.compile(GROUPED, target="reference")
+    with pytest.raises(tilec.ArgumentError) as e:
+        kernel(**{**kernel.sample(), **change})
+    assert all(w in str(e.value) for w in words), str(e.value)
+
+
+def test_integers_of_numpy_are_integers():
+    kernel = tilec.compile(GROUPED, target="reference")
+    x = kernel.sample()
+    want = kernel(**x, window=3)[0]
+    for window in (np.int32(3), np.uint8(3), np.array(3)):
+        np.testing.assert_array_equal(kernel(**x, window=window)[0], want)
+
+
+def test_booleans_are_booleans():
+    kernel = tilec.compile(TABLE, target="reference")
+    x = kernel.sample()
+    kernel(**x, flag=np.bool_(True))
+    with pytest.raises(tilec.ArgumentError, match="argument flag: expected True or False .*got 1"):
+        kernel(**x, flag=1)
+
+
+def test_dimensions_that_are_expressions():
+    kernel = tilec.compile(TABLE, target="reference")
+    x, t = np.zeros((3, 4), np.float32), np.arange(6, dtype=np.float32)
+    np.testing.assert_array_equal(kernel(x, t), t[np.arange(3)[:, None] - np.arange(4) + 3])
+    with pytest.raises(tilec.ArgumentError) as e:
+        kernel(x, np.zeros(7, np.float32))
+    assert all(w in str(e.value) for w in ["argument T", "7", "6", "M + N - 1", "M = 3, N = 4"])
+
+
+def test_a_negative_axis_is_refused():
+    kernel = tilec.compile(
+        "kernel f(X[M], Z[N]) -> Y[c]:\n    axis c < M - N\n    Y = X[c]\n", target="reference"
+    )
+    assert kernel(np.ones(3, np.float32), np.ones(3, np.float32)).shape == (0,)
+    with pytest.raises(
+        tilec.ArgumentError, match="axis c ranges over M - N, which is -1 for M = 2, N = 3"
+    ):
+        kernel(np.ones(2, np.float32), np.ones(3, np.float32))
+
+
+def test_outputs_too_large_for_memory():
+    kernel = tilec.compile(
+        "kernel f(X[M], n: int) -> Y[i, c]:\n    axis c < n\n    Y = X[i] + c\n", target="reference"
+    )
+    assert kernel(np.ones(2, np.float32), n=3).tolist() == [[1, 2, 3], [1, 2, 3]]
+    with pytest.raises(tilec.ResourceError, match="output Y of shape"):
+        kernel(np.ones(2, np.float32), n=1 << 60)
+
+
+# ---- targets and what is not there
+
+
+def test_targets():
+    with pytest.raises(tilec.UnsupportedError, match="cuda.*target='cpu'"):
+        tilec.compile(CAUSAL, target="cuda:sm_90a")
+    with pytest.raises(tilec.ArgumentError, match="'gpu'.*cpu, reference"):
+        tilec.compile(CAUSAL, target="gpu")
+    with pytest.raises(tilec.UnsupportedError, match="stages"):
+        tilec.compile(CAUSAL, target="cpu", schedule={"stages": 2})
+
+
+def test_arrays_of_a_device():
+    class OnGpu:
+        __cuda_array_interface__ = {
+            "shape": (1,),
+            "typestr": "<f4",
+            "data": (16, False),
+            "version": 3,
+        }
+
+    q, k, _ = inputs()
+    with pytest.raises(tilec.UnsupportedError, match="argument V is on a CUDA device"):
+        tilec.compile(CAUSAL)(q, k, OnGpu())
+    with pytest.raises(tilec.ArgumentError, match="argument V: .*'cuda'"):
+        tilec.compile(CAUSAL, target="cpu")(q, k, OnGpu())
+
+
+def test_gradients_and_tuning_say_that_they_are_not_there():
+    kernel = tilec.compile(CAUSAL)
+    with pytest.raises(tilec.UnsupportedError, match="backward"):
+        kernel.grad()
+    with pytest.raises(tilec.UnsupportedError, match="tile"):
+        kernel.tune(*inputs())
+    with pytest.raises(tilec.UnsupportedError, match="'llvm' and 'asm'"):
+        kernel.source("ptx")
+
+
+# ---- looking into it
+
+
+def test_signature():
+    kernel = tilec.compile(GROUPED)
+    assert kernel.name == "grouped"
+    assert list(map(str, kernel.parameters)) == [
+        "Q[B, H, M, D]",
+        "K[B, HK, N, D]",
+        "V[B, HK, N, E]",
+        "len: i32[B]",
+        "window: int = 16",
+    ]
+    assert list(map(str, kernel.outputs)) == ["O[b, h, i, e]", "L: f32[b, h, i]"]
+    assert kernel.axes["j"] == "N"
+    assert "grouped(Q[B, H, M, D]" in repr(kernel)
+
+
+def test_which_kernel_of_a_program():
+    assert tilec.compile(TABLE).name == "table"
+    twice = tilec.compile(TABLE, name="twice")
+    assert twice(np.arange(3, dtype=np.float32)).tolist() == [0, 2, 4]
+    with pytest.raises(tilec.ArgumentError, match="no kernel 'twise'; did you mean twice?"):
+        tilec.compile(TABLE, name="twise")
+
+
+def test_sample():
+    kernel = tilec.compile(GROUPED)
+    x = kernel.sample()
+    assert {n: a.shape for n, a in x.items()} == {
+        "Q": (2, 4, 9, 4),
+        "K": (2, 2, 9, 4),
+        "V": (2, 2, 9, 4),
+        "len": (2,),
+    }
+    assert (x["len"].dtype, x["len"].tolist()) == (np.int32, [9, 8])
+    r = np.random.default_rng(3)
+    y = kernel.sample(seed=3, M=2, dtype="bf16")
+    np.testing.assert_array_equal(
+        y["Q"], r.standard_normal((2, 4, 2, 4)).astype(ml_dtypes.bfloat16)
+    )
+    assert tilec.compile(TABLE).sample()["T"].tolist() == [0, 0.5, 1, 1.5, 2, 2.5]
+    with pytest.raises(tilec.ArgumentError, match="no dimension 'Z'"):
+        kernel.sample(Z=3)
+    with pytest.raises(tilec.ArgumentError, match="no size is known for N"):
+        tilec.compile("kernel f(X[N]) -> Y[i]:\n    Y = X[i]\n").sample()
+
+
+def test_ir_along_the_pipeline():
+    kernel = tilec.compile(CAUSAL, target="cpu", tile={"i": 16})
+    assert kernel.passes[:2] == ("expand", "simplify")
+    assert kernel.passes[-1] == "place"
+    assert "softmax" in kernel.ir("lower")
+    assert "softmax" not in kernel.ir("expand")
+    assert "group(" in kernel.ir("fuse")
+    assert "i:16" in kernel.ir()
+    with pytest.raises(tilec.ArgumentError, match="'fuze'.*fuse"):
+        kernel.ir("fuze")
+    reference = tilec.compile(CAUSAL, target="reference")
+    assert reference.passes == ()
+    assert reference.ir() == kernel.ir("lower")
+
+
+def test_traffic_falls():
+    stated = dict(tilec.compile(CAUSAL).traffic(M=256, N=256))
+    quadratic = 2 * 256 * 256 * 4
+    assert stated["lower"].total > 4 * quadratic
+    assert stated["place"].total < quadratic
+
+
+def test_source():
+    kernel = tilec.compile(CAUSAL)
+    assert "define" in kernel.source("llvm")
+    assert "ret" in kernel.source("asm")
+
+
+# ---- files
+
+
+def test_load(tmp_path):
+    path = tmp_path / "causal.tile"
+    path.write_text(CAUSAL)
+    q, k, v = inputs()
+    np.testing.assert_allclose(tilec.load(path)(q, k, v), attention(q, k, v), atol=1e-5)
+    path.write_bytes(b"kernel f(X[N]) -> Y[i]:\n    Y = X[i] # \xff\n")
+    with pytest.raises(tilec.SourceError, match="not UTF-8") as e:
+        tilec.load(path)
+    assert (e.value.line, e.value.column) == (2, 16)
+    with pytest.raises(tilec.ArgumentError, match=r"cannot read .*missing\.tile"):
+        tilec.load(tmp_path / "missing.tile")
+    with pytest.raises(tilec.ArgumentError, match="cannot read"):
+        tilec.load(tmp_path)
+
+
+def test_windows_line_ends_and_byte_order_mark(tmp_path):
+    path = tmp_path / "f.tile"
+    path.write_bytes(b"\xef\xbb\xbfkernel f(X[N]) -> Y[i]:\r\n    Y = X[i]\r\n")
+    assert tilec.load(path).name == "f"
+
+
+# ---- PyTorch
+
+
+def test_torch(causal):
+    torch = pytest.importorskip("torch")
+    q, k, v = inputs()
+    t = [torch.from_numpy(x).requires_grad_() for x in (q, k, v)]
+    got = causal(*t)
+    assert isinstance(got, torch.Tensor)
+    assert not got.requires_grad
+    np.testing.assert_allclose(got.numpy(), attention(q, k, v), atol=1e-5)
+    half = causal(*(x.detach().bfloat16().transpose(2, 3).contiguous().transpose(2, 3) for x in t))
+    assert half.dtype == torch.bfloat16
+    np.testing.assert_allclose(half.float().numpy(), attention(q, k, v), atol=5e-2)
+    out = torch.empty(1, 2, 20, 12)
+    assert causal(*t, out=out) is out
+    np.testing.assert_allclose(out.numpy(), attention(q, k, v), atol=1e-5)
+
+
+# ---- JAX
+
+
+def test_jax(causal):
+    jax = pytest.importorskip("jax")
+    q, k, v = inputs()
+    t = [jax.numpy.asarray(x) for x in (q, k, v)]
+    got = causal(*t)
+    assert isinstance(got, jax.Array)
+    np.testing.assert_allclose(np.asarray(got), attention(q, k, v), atol=1e-5)
+    half = causal(*(x.astype(jax.numpy.bfloat16) for x in t))
+    assert half.dtype == jax.numpy.bfloat16
+    with pytest.raises(tilec.ArgumentError, match="argument out .* cannot be written"):
+        causal(*t, out=jax.numpy.zeros((1, 2, 20, 12)))
+    with pytest.raises(tilec.ArgumentError, match="argument Q: .* tracing"):
+        jax.jit(lambda x: causal(x, *t[1:]))(t[0])

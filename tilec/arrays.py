@@ -1,0 +1,289 @@
+"""The arrays of a call: NumPy, PyTorch, JAX and whatever else speaks DLPack, seen through one description.
+
+Nothing is copied, except an array whose elements do not lie at multiples of their size (a field of a structured array,
+say). No library is imported here unless the caller already uses it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tilec.dtypes import NUMPY_NAMES, SIZES, DType
+from tilec.errors import ArgumentError
+
+_BY_NAME: dict[str, DType] = {name: dtype for dtype, name in NUMPY_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array in this process's memory. `strides` count elements; `owner` keeps the memory alive.
+
+    `library` is the module that results should come from: `numpy`, `torch` or `jax`.
+    """
+
+    pointer: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    owner: Any
+    library: str
+    writable: bool = True
+
+    def numpy(self) -> Any:
+        """The same memory as a NumPy array."""
+        return _torch_to_numpy(self.owner) if self.library == "torch" else self.owner
+
+
+def library_of(x: Any) -> str:
+    """The top module of an object's type: `numpy`, `torch`, `jax`, … (`jaxlib` counts as `jax`)."""
+    top = type(x).__module__.partition(".")[0]
+    return "jax" if top == "jaxlib" else top
+
+
+def device_of(x: Any) -> str:
+    """Where an array lives: `cpu`, `cuda`, or another library's word for it."""
+    library = library_of(x)
+    if library == "torch" and hasattr(x, "device"):
+        return str(getattr(x.device, "type", "cpu"))
+    if library == "jax" and hasattr(x, "devices") and not _is_traced(x):
+        platforms = {str(d.platform) for d in x.devices()}
+        return "cuda" if platforms & {"gpu", "cuda"} else platforms.pop() if platforms else "cpu"
+    if library == "numpy":
+        return "cpu"
+    if hasattr(x, "__cuda_array_interface__"):
+        return "cuda"
+    if hasattr(x, "__dlpack_device__"):
+        return {1: "cpu", 2: "cuda", 3: "cpu", 10: "rocm"}.get(
+            int(x.__dlpack_device__()[0]), "other"
+        )
+    return "cpu"
+
+
+def describe(x: Any) -> str:
+    """What an object is, for a message: `a float32 array of shape (2, 3)`, `an object of type list`."""
+    shape = getattr(x, "shape", None)
+    if shape is None or not hasattr(x, "dtype"):
+        return f"an object of type {type(x).__name__}"
+    return f"a {str(x.dtype).removeprefix('torch.')} array of shape {tuple(shape)}"
+
+
+def view(name: str, x: Any) -> Array:
+    """The description of the array given for the argument `name`.
+
+    Raises ArgumentError for an object that is no array, an element type that tilec lacks, and an array that is not in
+    this process's memory.
+    """
+    library = library_of(x)
+    if library == "torch" and hasattr(x, "data_ptr"):
+        return _of_torch(name, x)
+    if library == "numpy":
+        return _of_numpy(name, x, "numpy")
+    if library == "jax" and _is_traced(x):
+        raise ArgumentError(
+            f"argument {name}: expected an array, got one that jax is tracing; call the kernel outside jit and grad, or "
+            "through jax.pure_callback"
+        )
+    if device_of(x) != "cpu":
+        raise _elsewhere(name, device_of(x))
+    if library == "jax" and hasattr(x, "__array__"):
+        return _of_numpy(name, _asarray(x), "jax")
+    if hasattr(x, "__dlpack__"):
+        return _of_numpy(name, _from_dlpack(name, x), "numpy")
+    raise ArgumentError(
+        f"argument {name}: expected an array (NumPy, PyTorch, JAX or DLPack), got {describe(x)}"
+    )
+
+
+def _is_traced(x: Any) -> bool:
+    return "Tracer" in type(x).__name__
+
+
+def _elsewhere(name: str, device: str) -> ArgumentError:
+    return ArgumentError(
+        f"argument {name}: expected an array in this computer's memory, got one on the device {device!r}; "
+        "tilec copies no tensor between devices: move it first"
+    )
+
+
+def _asarray(x: Any) -> Any:
+    import numpy
+
+    return x if type(x) is numpy.ndarray else numpy.asarray(x)
+
+
+def _from_dlpack(name: str, x: Any) -> Any:
+    import numpy
+
+    try:
+        return numpy.from_dlpack(x)
+    except (BufferError, TypeError, RuntimeError, ValueError) as e:
+        raise ArgumentError(
+            f"argument {name}: {describe(x)} cannot be read through DLPack: {e}"
+        ) from e
+
+
+# ---- NumPy
+
+
+def _of_numpy(name: str, x: Any, library: str) -> Array:
+    import numpy
+
+    if not isinstance(x, (numpy.ndarray, numpy.generic)):
+        raise ArgumentError(f"argument {name}: expected an array, got {describe(x)}")
+    if isinstance(x, numpy.ma.MaskedArray):
+        raise ArgumentError(
+            f"argument {name}: expected a plain array, got a masked array, whose mask would be ignored; pass the mask "
+            "as an argument of its own"
+        )
+    # a subclass (a matrix, say) may mean other things by the same operators
+    return _of_plain(name, _asarray(cast(Any, x)), library)
+
+
+def _of_plain(name: str, x: Any, library: str) -> Array:
+    dtype = _dtype_of_numpy(name, x)
+    size = x.itemsize
+    pointer, read_only = x.__array_interface__["data"]
+    if pointer % size or any(s % size for s in x.strides):
+        x = x.copy()
+        pointer, read_only = x.__array_interface__["data"][0], True
+    strides = tuple(s // size for s in x.strides)
+    return Array(pointer, dtype, x.shape, strides, x, library, not read_only and library == "numpy")
+
+
+def _dtype_of_numpy(name: str, x: Any) -> DType:
+    dtype = _element_type(x.dtype)
+    if dtype is not None:
+        return dtype
+    if x.dtype.name in _BY_NAME:
+        raise ArgumentError(
+            f"argument {name}: its bytes are in the other order (dtype {x.dtype.str!r}); convert it with "
+            f"{name}.astype({x.dtype.name!r})"
+        )
+    raise _unknown_dtype(name, x.dtype.name)
+
+
+@functools.cache
+def _element_type(dtype: Any) -> DType | None:
+    """The element type of a library's dtype object; None for one that tilec lacks, or in the other byte order."""
+    if not getattr(dtype, "isnative", True):
+        return None
+    return _BY_NAME.get(getattr(dtype, "name", None) or str(dtype).removeprefix("torch."))
+
+
+def _unknown_dtype(name: str, dtype: str) -> ArgumentError:
+    return ArgumentError(
+        f"argument {name}: elements of type {dtype} are not supported; expected one of {', '.join(_BY_NAME)}"
+    )
+
+
+# ---- PyTorch
+
+
+def _of_torch(name: str, x: Any) -> Array:
+    if x.device.type != "cpu":
+        raise _elsewhere(name, x.device.type)
+    dtype = _element_type(x.dtype)
+    if dtype is None:
+        raise _unknown_dtype(name, str(x.dtype))
+    if not _is_strided(x.layout):
+        raise ArgumentError(
+            f"argument {name}: expected a dense tensor, got one of layout {x.layout}"
+        )
+    if x.is_neg():
+        x = x.resolve_neg()
+    # a tensor's shape is a tuple of its own class, which would be slow as a key
+    return Array(x.data_ptr(), dtype, tuple(x.shape), x.stride(), x, "torch")
+
+
+@functools.cache
+def _is_strided(layout: Any) -> bool:
+    return str(layout) == "torch.strided"
+
+
+def _torch_to_numpy(x: Any) -> Any:
+    """A NumPy array over a tensor's memory. NumPy has no bfloat16 of its own: the bytes are seen as ml_dtypes' type."""
+    torch = importlib.import_module("torch")
+    x = x.detach()
+    name = str(x.dtype).removeprefix("torch.")
+    if name != "bfloat16" and not name.startswith("float8"):
+        return x.numpy()
+    raw = x.view(torch.int16 if name == "bfloat16" else torch.int8)
+    return raw.numpy().view(numpy_dtype(_BY_NAME[name]))
+
+
+# ---- new arrays
+
+
+@functools.cache
+def numpy_dtype(dtype: DType) -> Any:
+    """The NumPy element type; bf16 and f8 are those of ml_dtypes."""
+    import numpy
+
+    if dtype == "bf16" or dtype.startswith("f8"):
+        import ml_dtypes
+
+        return numpy.dtype(getattr(ml_dtypes, NUMPY_NAMES[dtype]))
+    return numpy.dtype(NUMPY_NAMES[dtype])
+
+
+def empty(library: str, shape: Sequence[int], dtype: DType) -> Array:
+    """A new dense array of a library, not initialised. JAX gets a NumPy array, turned over by `give`."""
+    if library == "torch":
+        torch = importlib.import_module("torch")
+        return _of_torch("out", torch.empty(tuple(shape), dtype=getattr(torch, NUMPY_NAMES[dtype])))
+    import numpy
+
+    array = numpy.empty(tuple(shape), numpy_dtype(dtype))
+    strides = tuple(s // array.itemsize for s in array.strides)
+    pointer = array.__array_interface__["data"][0]
+    return Array(pointer, dtype, array.shape, strides, array, library)
+
+
+def give(array: Array) -> Any:
+    """The array as an object of its library."""
+    if array.library == "jax":
+        return importlib.import_module("jax.numpy").asarray(array.owner)
+    return array.owner
+
+
+def overlap(x: Array, y: Array) -> bool:
+    """Whether two arrays share an element. Where that is too hard to say, they do."""
+    import numpy
+
+    if not math.prod(x.shape) or not math.prod(y.shape):
+        return False
+    (a0, a1), (b0, b1) = _extent(x), _extent(y)
+    if a1 <= b0 or b1 <= a0:
+        return False
+    try:
+        work: Any = 10_000  # more than the stubs allow
+        return bool(numpy.shares_memory(x.numpy(), y.numpy(), max_work=work))
+    except Exception:  # the class moved between versions of NumPy
+        return True
+
+
+def repeats(x: Array) -> bool:
+    """Whether two positions of an array may be the same element: along some axis its steps are not past all shorter ones.
+
+    Never false where there are two; true for a few odd layouts where there are none.
+    """
+    reach = 0
+    steps = [(abs(s), n) for n, s in zip(x.shape, x.strides, strict=True) if n > 1]
+    for step, n in sorted(steps):
+        if step <= reach:
+            return True
+        reach += (n - 1) * step
+    return reach == 0 and len(steps) > 0
+
+
+def _extent(x: Array) -> tuple[int, int]:
+    """The first byte of an array and the one after its last."""
+    size = SIZES[x.dtype]
+    steps = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
+    low, high = sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)
+    return x.pointer + low * size, x.pointer + (high + 1) * size

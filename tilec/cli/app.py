@@ -1,0 +1,45 @@
+"""The commands, gathered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tilec.cli.check import check
+from tilec.cli.emit import emit
+from tilec.cli.ir import ir, opt
+from tilec.cli.later import bench, grad, tune
+from tilec.cli.machine import cache, doctor
+from tilec.cli.run import run
+from tilec.cli.traffic import traffic
+
+app = typer.Typer(
+    name="tilec",
+    help="A tile compiler for attention.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+for command in (check, run, ir, opt, emit, traffic, tune, bench, grad, doctor):
+    app.command()(command)
+app.add_typer(cache)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from tilec import __version__
+
+        print(f"tilec {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A tile compiler for attention."""

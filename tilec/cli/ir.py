@@ -1,0 +1,146 @@
+"""`tilec ir` and `tilec opt`: the IR of a program, and passes over IR text."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tilec.cli import options
+from tilec.errors import ArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from tilec.ir import Kernel as IR
+    from tilec.kernel import Kernel
+
+Passes = Annotated[
+    str | None,
+    typer.Option("--passes", metavar="a,b:x=1,…", help="Another pipeline: passes, with options."),
+]
+
+
+def ir(
+    file: options.File,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="PASS", help="The IR after this pass.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="The IR after every pass.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="What each pass changed.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="The passes of the pipeline.")] = False,
+    passes: Passes = None,
+    bytes_: Annotated[bool, typer.Option("--bytes", help="The byte budget per op.")] = False,
+    locations: Annotated[
+        bool, typer.Option("--locations", help="Where each op comes from.")
+    ] = False,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Not yet.")] = None,
+    dot: Annotated[bool, typer.Option("--dot", help="Not yet.")] = False,
+    size: options.Size = None,
+    dtype: options.Dtype = None,
+    set_: options.Set = None,
+    target: options.Target = None,
+    tile: options.Tile = None,
+    schedule: options.Schedule = None,
+) -> None:
+    """Print the IR at the end of the pipeline, or along it."""
+    if html is not None or dot:
+        raise UnsupportedError(
+            "ir: pages and graphs are not made yet; what works is the text: --all, --diff, --bytes"
+        )
+    kernel = options.load(file, target, tile, schedule)
+    stages = _stages(kernel, passes, dtype, size)
+    if list_:
+        _print_list(kernel, passes)
+    elif diff:
+        _print_diff(list(stages))
+    elif bytes_:
+        _print_bytes(kernel, _last(stages, after), dtype, size, set_)
+    elif every:
+        for name, k in stages:
+            print(f"# after {name}\n{_text(k, locations)}")
+    else:
+        print(_text(_last(stages, after), locations), end="")
+
+
+def _stages(
+    kernel: Kernel, passes: str | None, dtype: str | None, size: options.Strings
+) -> Iterator[tuple[str, IR]]:
+    from tilec import pipeline
+
+    sizes = options.integers("--size", size, 0)
+    options.check_sizes(kernel, sizes)
+    steps = None if passes is None else pipeline.parse(passes)
+    return kernel.stages(dtype=options.element_type(dtype), sizes=sizes, steps=steps)
+
+
+def _text(kernel: IR, locations: bool = False) -> str:
+    from tilec.text import show
+
+    return show(kernel, locations=locations)
+
+
+def _last(stages: Iterable[tuple[str, IR]], after: str | None) -> IR:
+    """The kernel after a pass, or the last one."""
+    names: list[str] = []
+    kernel = None
+    for name, kernel in stages:
+        names.append(name)
+        if name == after:
+            return kernel
+    if after is not None or kernel is None:
+        raise ArgumentError(
+            f"--after: {after!r} is not in this pipeline{options.nearest(str(after), names)}"
+        )
+    return kernel
+
+
+def _print_list(kernel: Kernel, passes: str | None) -> None:
+    from tilec import pipeline
+
+    names = kernel.passes if passes is None else [s.name for s in pipeline.parse(passes)]
+    for name in names:
+        print(f"{name:12} {pipeline.summary(name)}")
+
+
+def _print_diff(stages: list[tuple[str, IR]]) -> None:
+    texts = [(name, _text(k).splitlines()) for name, k in stages]
+    for (old, before), (new, now) in itertools.pairwise(texts):
+        lines = list(difflib.unified_diff(before, now, f"after {old}", f"after {new}", lineterm=""))
+        print("\n".join(lines) if lines else f"# {new} changed nothing")
+
+
+def _print_bytes(
+    kernel: Kernel, ir: IR, dtype: str | None, size: options.Strings, set_: options.Strings
+) -> None:
+    """The budget per op. Where data decides what runs, it is the sample data."""
+    from tilec.traffic import budget, show
+
+    given = options.integers("--size", size, 0)
+    sizes, scalars = kernel.environment(given, options.scalars(set_))
+    arrays = kernel.sample(dtype=options.element_type(dtype), **sizes)
+    print(show(budget(ir, sizes, scalars, arrays)))
+
+
+def opt(
+    file: Annotated[str, typer.Argument(metavar="FILE.ir", help="IR text; - for standard input.")],
+    passes: Annotated[
+        str, typer.Option("--passes", metavar="a,b:x=1,…", help="The passes, with options.")
+    ] = "",
+    size: options.Size = None,
+    locations: Annotated[
+        bool, typer.Option("--locations", help="Where each op comes from.")
+    ] = False,
+) -> None:
+    """Read IR text, run passes, print IR text."""
+    from tilec import pipeline
+    from tilec.kernel import read
+    from tilec.reader import read as read_ir
+
+    text = sys.stdin.read() if file == "-" else read(file)
+    steps = pipeline.parse(passes)
+    sizes = options.integers("--size", size, 0)
+    for kernel in read_ir(text, "<stdin>" if file == "-" else file):
+        print(_text(pipeline.run(kernel, steps, sizes=sizes), locations), end="")

@@ -1,0 +1,157 @@
+"""What the commands share: their options, and the programs and arguments that these name."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+
+import typer
+
+from tilec.dtypes import SIZES, DType, kind
+from tilec.errors import ArgumentError
+from tilec.scalar import Number
+
+if TYPE_CHECKING:
+    from tilec.kernel import Kernel
+
+Strings: TypeAlias = list[str] | None
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A .tile file, or FILE:KERNEL.")]
+Size = Annotated[
+    Strings,
+    typer.Option("--size", metavar="M=4096,…", help="Dimension sizes, over those of the file."),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype", metavar="TYPE", help="Element type of the untyped tensors (default: f32)."
+    ),
+]
+Set = Annotated[
+    Strings, typer.Option("--set", metavar="window=512,…", help="Values of scalar arguments.")
+]
+Target = Annotated[
+    str | None, typer.Option("--target", metavar="TARGET", help="cpu or reference (default: cpu).")
+]
+Tile = Annotated[
+    Strings, typer.Option("--tile", metavar="i=128,j=64", help="Tile extents by axis.")
+]
+Schedule = Annotated[
+    Strings, typer.Option("--schedule", metavar="stages=2,…", help="Other schedule fields.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Of the sample data.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+
+
+def pairs(option: str, texts: Strings) -> dict[str, str]:
+    """The pairs of `A=1,B=2` texts. Raises a usage error for what is no pair, and for a name given twice."""
+    out: dict[str, str] = {}
+    for part in (p.strip() for t in texts or [] for p in t.split(",") if p.strip()):
+        name, equals, value = (x.strip() for x in part.partition("="))
+        if not equals or not name or not value:
+            raise typer.BadParameter(f"{part!r} is not NAME=VALUE", param_hint=option)
+        if name in out:
+            raise typer.BadParameter(f"{name} is given twice", param_hint=option)
+        out[name] = value
+    return out
+
+
+def integers(option: str, texts: Strings, least: int) -> dict[str, int]:
+    """Pairs whose values are integers of at least `least`."""
+    out: dict[str, int] = {}
+    for name, value in pairs(option, texts).items():
+        n = _integer(value)
+        if n is None or not least <= n < 1 << 63:
+            raise typer.BadParameter(
+                f"{name}={value}: expected an integer of {least} or more", param_hint=option
+            )
+        out[name] = n
+    return out
+
+
+def scalars(texts: Strings) -> dict[str, Number]:
+    """The values of `--set`: integers, floats, true and false."""
+    return {name: _number(name, value) for name, value in pairs("--set", texts).items()}
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
+
+
+def _number(name: str, text: str) -> Number:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    n = _integer(text)
+    if n is not None:
+        return n
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{name}={text}: expected a number", param_hint="--set") from None
+
+
+def element_type(text: str | None) -> DType:
+    """The element type of `--dtype`: a float type, f32 where it is not given."""
+    if text is None:
+        return "f32"
+    floats = [d for d in SIZES if kind(d) == "float"]
+    if text not in floats:
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(floats)}", param_hint="--dtype")
+    return cast(DType, text)
+
+
+def load(
+    file: str, target: str | None = None, tile: Strings = None, schedule: Strings = None
+) -> Kernel:
+    """The kernel that `FILE` or `FILE:KERNEL` names."""
+    from tilec.kernel import load as load_file
+
+    path, name = split(file)
+    return load_file(
+        path,
+        name=name,
+        target=target,
+        tile=integers("--tile", tile, 1),
+        schedule=pairs("--schedule", schedule),
+    )
+
+
+def split(file: str) -> tuple[str, str | None]:
+    """The path and the kernel's name of `FILE:KERNEL`; a file whose name holds the colon comes first."""
+    import os
+
+    path, colon, name = file.rpartition(":")
+    if not colon or os.path.exists(file) or not name.isidentifier():
+        return file, None
+    return path, name
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """`; did you mean X?`, or the names there are."""
+    near = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names) or 'none'}"
+
+
+def check_sizes(kernel: Kernel, sizes: dict[str, int]) -> None:
+    """Raises ArgumentError for a size of a dimension that the kernel lacks."""
+    dims = list(kernel.dims)
+    for name in sizes:
+        if name not in dims:
+            raise ArgumentError(
+                f"--size: {kernel.name} has no dimension {name!r}{nearest(name, dims)}"
+            )
+
+
+def say(message: str) -> None:
+    """A line to standard error."""
+    print(message, file=sys.stderr)
+
+
+def print_json(x: Any) -> None:
+    """A value as JSON on standard output."""
+    print(json.dumps(x, indent=2, default=str))

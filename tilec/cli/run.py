@@ -1,0 +1,261 @@
+"""`tilec run`: a program on sample data or on a file's."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from tilec.cli import options
+from tilec.dtypes import DType, kind
+from tilec.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from tilec.ir import Kernel as IR
+    from tilec.kernel import Kernel, Plan
+    from tilec.scalar import Number
+
+TOLERANCE: dict[DType, float] = {
+    "f64": 1e-11,
+    "f32": 2e-5,
+    "f16": 4e-3,
+    "bf16": 3e-2,
+    "f8e4m3": 0.2,
+    "f8e5m2": 0.4,
+}
+"""How far a result may be from the reference, relative to the reference's largest value, by the narrowest type."""
+
+
+def run(
+    file: options.File,
+    input_: Annotated[
+        str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", metavar="FILE.npz", help="Write the outputs; 16- and 8-bit floats as f32."
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the float64 reference.")
+    ] = False,
+    size: options.Size = None,
+    dtype: options.Dtype = None,
+    set_: options.Set = None,
+    target: options.Target = None,
+    tile: options.Tile = None,
+    schedule: options.Schedule = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+) -> None:
+    """Run a program; print time, throughput and bytes moved."""
+    kernel = options.load(file, target, tile, schedule)
+    scalars = options.scalars(set_)
+    if input_ is None:
+        sizes = options.integers("--size", size, 0)
+        options.check_sizes(kernel, sizes)
+        arguments = kernel.sample(seed, dtype=options.element_type(dtype), **sizes)
+    elif size:
+        raise typer.BadParameter("the sizes are those of --input", param_hint="--size")
+    else:
+        arguments = _from_file(kernel, input_, dtype)
+    arguments.update(scalars)
+    facts, outputs = _timed(kernel, arguments)
+    if output is not None:
+        _to_file(output, outputs)
+    if check:
+        facts["errors"] = _errors(kernel, arguments, outputs)
+    if json:
+        options.print_json(facts)
+    else:
+        _print(facts)
+    if check and not all(e["ok"] for e in facts["errors"].values()):
+        options.say("error: the result is not that of the float64 reference")
+        raise typer.Exit(1)
+
+
+# ---- files
+
+
+def _from_file(kernel: Kernel, file: str, dtype: str | None) -> dict[str, Any]:
+    """The arguments in an .npz file. Nothing in it is executed: pickled objects are refused."""
+    import zipfile
+
+    import numpy
+
+    try:
+        with numpy.load(file, allow_pickle=False) as found:
+            if not hasattr(found, "files"):
+                raise ArgumentError(f"{file} holds one array without a name; expected an .npz file")
+            arrays = {name: found[name] for name in found.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as e:
+        raise ArgumentError(f"cannot read {file}: {e}") from e
+    types = {p.name: p.type for p in kernel.parameters}
+    untyped = {p.name for p in kernel.parameters if p.type is None}
+    wanted = None if dtype is None else options.element_type(dtype)
+    return {
+        name: _typed(a, wanted if name in untyped else types.get(name))
+        for name, a in arrays.items()
+    }
+
+
+def _typed(a: Any, dtype: Any) -> Any:
+    """An array of a file with its element type: 16- and 8-bit floats that NumPy lacks come as plain bytes."""
+    from tilec.arrays import numpy_dtype
+    from tilec.dtypes import SIZES
+
+    if dtype not in SIZES:
+        return a
+    want = numpy_dtype(dtype)
+    if a.dtype.kind == "V" and a.dtype.itemsize == want.itemsize:
+        return a.view(want)
+    return a.astype(want) if a.dtype.kind == "f" and kind(dtype) == "float" else a
+
+
+def _to_file(file: str, outputs: Mapping[str, Any]) -> None:
+    import numpy
+
+    plain = {
+        n: a if a.dtype.kind in "fiub" and a.dtype.isbuiltin == 1 else a.astype("float32")
+        for n, a in outputs.items()
+    }
+    try:
+        with open(file, "wb") as f:
+            numpy.savez(f, **plain)
+    except OSError as e:
+        raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
+
+
+# ---- figures
+
+
+def _timed(kernel: Kernel, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The figures of a run and its outputs: a first call, which compiles, then as many as fit in half a second."""
+    start = time.perf_counter()
+    result = kernel(**arguments)
+    first = time.perf_counter() - start
+    times: list[float] = []
+    while not times or (sum(times) < 0.5 and len(times) < 50 and first < 10):
+        start = time.perf_counter()
+        result = kernel(**arguments)
+        times.append(time.perf_counter() - start)
+    plan = kernel.plan(**arguments)
+    outputs = dict(zip((o.name for o in kernel.outputs), _tuple(result), strict=True))
+    moved = _bytes(plan, arguments)
+    seconds = statistics.median(times)
+    flops = _flops(kernel, plan)
+    return {
+        "kernel": kernel.name,
+        "target": kernel.target or "cpu",
+        "sizes": plan.bound.sizes,
+        "scalars": plan.bound.scalars,
+        "types": {n: str(a.dtype) for n, a in arguments.items() if hasattr(a, "dtype")},
+        "first_seconds": first,
+        "seconds": seconds,
+        "best_seconds": min(times),
+        "runs": len(times),
+        "flops": flops,
+        "flops_per_second": flops / seconds,
+        "bytes": moved,
+        "bytes_per_second": moved / seconds,
+        "outputs": {n: list(a.shape) for n, a in outputs.items()},
+    }, outputs
+
+
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", x) if isinstance(x, tuple) else (x,)
+
+
+def _bytes(plan: Plan, arguments: Mapping[str, Any]) -> int:
+    """The bytes that the compiled program moves between memory and tiles."""
+    from tilec.traffic import budget
+
+    bound = plan.bound
+    tensors = {n: a for n, a in arguments.items() if hasattr(a, "dtype")}
+    return budget(plan.ir, bound.sizes, bound.scalars, tensors).total
+
+
+def _flops(kernel: Kernel, plan: Plan) -> int:
+    """The multiplications and additions of the program's contractions as written: no block skipped."""
+    from tilec import pipeline
+    from tilec.ir import Contract
+
+    steps = pipeline.parse("expand,simplify,contract")
+    *_, (_, ir) = kernel.stages(sizes=plan.bound.sizes, steps=steps)
+    return sum(
+        2 * math.prod(plan.bound.extents[a] for a in _axes(ir, op))
+        for op in ir.body
+        if isinstance(op, Contract)
+    )
+
+
+def _axes(ir: IR, op: Any) -> set[str]:
+    """The axes that a contraction runs over."""
+    of = [ir.values[x].type.axes for x in (op.x, op.y) if x in ir.values]
+    return {*op.over, *op.result.type.axes}.union(*of)
+
+
+def _errors(
+    kernel: Kernel, arguments: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Each output against the float64 reference: the largest and the mean error, and whether it is small enough."""
+    want = dict(zip(outputs, _tuple(kernel.reference(**arguments)), strict=True))
+    narrow = max((_tolerance(a) for a in (*arguments.values(), *outputs.values())), default=0.0)
+    return {n: _error(outputs[n], want[n], narrow) for n in outputs}
+
+
+def _tolerance(a: Any) -> float:
+    from tilec.dtypes import NUMPY_NAMES
+
+    name = str(getattr(a, "dtype", ""))
+    return max((TOLERANCE[d] for d in TOLERANCE if NUMPY_NAMES[d] == name), default=0.0)
+
+
+def _error(got: Any, want: Any, tolerance: float) -> dict[str, Any]:
+    import numpy
+
+    got = numpy.asarray(got).astype(numpy.float64)
+    want = numpy.asarray(want).astype(numpy.float64)
+    finite = numpy.isfinite(want)
+    same = numpy.array_equal(got[~finite], want[~finite], equal_nan=True)
+    off = numpy.abs(got[finite] - want[finite])
+    largest = float(off.max()) if off.size else 0.0
+    scale = max(1.0, float(numpy.abs(want[finite]).max())) if off.size else 1.0
+    return {
+        "largest": largest,
+        "mean": float(off.mean()) if off.size else 0.0,
+        "allowed": tolerance * scale,
+        # `not >` would let a NaN pass
+        "ok": same and largest <= tolerance * scale,
+    }
+
+
+def _print(facts: Mapping[str, Any]) -> None:
+    names: dict[str, Number] = {**facts["sizes"], **facts["scalars"]}
+    print(
+        f"{facts['kernel']} on {facts['target']}: {', '.join(f'{n}={x}' for n, x in names.items())}"
+    )
+    print(f"first call   {_seconds(facts['first_seconds'])} (with compilation)")
+    print(
+        f"time         {_seconds(facts['seconds'])} (median of {facts['runs']}, best "
+        f"{_seconds(facts['best_seconds']).strip()})"
+    )
+    if facts["flops"]:
+        print(f"throughput   {facts['flops_per_second'] / 1e9:10.1f} GFLOP/s (products as written)")
+    print(
+        f"bytes moved  {facts['bytes']:,} ({facts['bytes_per_second'] / 1e9:.1f} GB/s between memory and tiles)"
+    )
+    for name, e in facts.get("errors", {}).items():
+        print(
+            f"check {name}: largest error {e['largest']:.3g}, mean {e['mean']:.3g}, allowed {e['allowed']:.3g}: "
+            f"{'ok' if e['ok'] else 'WRONG'}"
+        )
+
+
+def _seconds(t: float) -> str:
+    return f"{t * 1e3:10.3f} ms" if t < 1 else f"{t:10.3f} s "

@@ -1,0 +1,50 @@
+"""The dataflow graph of a body: who defines a name, who uses it, what a value depends on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from tilec.ir import Body, Op, Operand, operands, walk
+
+
+def definitions(body: Iterable[Op]) -> dict[str, Op]:
+    """The op that defines each result of a body (not of the regions in it)."""
+    return {v.name: op for op in body for v in op.results}
+
+
+def uses(body: Iterable[Op]) -> Counter[str]:
+    """How often each name is an operand, regions included."""
+    return Counter(x for op in walk(body) for x in operands(op) if isinstance(x, str))
+
+
+def names_in(xs: Iterable[Operand]) -> tuple[str, ...]:
+    """The names among operands."""
+    return tuple(x for x in xs if isinstance(x, str))
+
+
+def depends_on(op: Op) -> tuple[str, ...]:
+    """Every name an op reads: its own operands and those of the ops in its regions."""
+    return tuple(x for inner in walk((op,)) for x in names_in(operands(inner)))
+
+
+def backward(roots: Iterable[str], defs: Mapping[str, Op], stop: Collection[str] = ()) -> set[str]:
+    """The values of `defs` that the roots depend on, themselves included, without passing through `stop`."""
+    seen: set[str] = set()
+    todo = [r for r in roots if r in defs]
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        todo.extend(x for x in depends_on(defs[name]) if x in defs and x not in stop)
+    return seen
+
+
+def forward(body: Body, sources: Collection[str]) -> set[str]:
+    """The results of a body that depend on one of the sources, and the sources."""
+    out = set(sources)
+    for op in body:
+        if any(x in out for x in depends_on(op)):
+            out.update(v.name for v in op.results)
+    return out

@@ -1,0 +1,111 @@
+"""A builder for the small scalar arithmetic of the tile passes: literals are folded, and nothing is made twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Literal
+
+from tilec import scalar
+from tilec.ir import Builder, Kernel, Op, Operand
+from tilec.scalar import Scalar
+
+
+class Emitter(Builder):
+    """A builder that folds literals and makes nothing twice."""
+
+    def __init__(self, kernel: Kernel, taken: set[str], tiles: Mapping[str, int | None]) -> None:
+        super().__init__(kernel, taken)
+        self.tiles = dict(tiles)
+        self.made: dict[Hashable, Operand] = {}
+        self.own: set[str] = set()
+
+    def add(self, op: Op) -> str:
+        """Appends an op; `own` tells which names were made here."""
+        self.own.update(v.name for v in op.results)
+        return super().add(op)
+
+    def fn(self, fn: str, *args: Operand) -> Operand:
+        """A pointwise function, folded where its operands allow."""
+        key = (fn, tuple((type(x).__name__, x) for x in args))
+        if key not in self.made:
+            folded = fold(fn, args)
+            self.made[key] = self.map(fn, *args) if folded is None else folded
+        return self.made[key]
+
+    def over(self, fn: str, x: Operand, over: tuple[str, ...]) -> Operand:
+        """A reduction; axes that the operand lacks are given to it first."""
+        for axis in over:
+            if axis not in self.type_of(x).axes:
+                x = (
+                    self.map("or", x, self.map("lt", axis, 0))
+                    if fn in ("any", "all")
+                    else self.map("add", x, self.map("mul", axis, 0))
+                )
+        return self.once(("reduce", fn, x, over), lambda: self.reduce(fn, x, over=over))
+
+    def end(self, which: Literal["first", "last"], axis: str) -> Operand:
+        """The first or last position of a window."""
+        return self.once((which, axis), lambda: self.edge(which, axis))
+
+    def once(self, key: Hashable, make: Callable[[], Operand]) -> Operand:
+        """What `make` gave for this key the first time."""
+        if key not in self.made:
+            self.made[key] = make()
+        return self.made[key]
+
+    def scalar(self, e: Scalar) -> Operand:
+        """An expression over dimensions and scalar arguments."""
+        if not isinstance(e, tuple):
+            return e
+        function, *parts = e
+        assert isinstance(function, str)
+        return self.fn(function, *(self.scalar(p) for p in parts))
+
+    def all(self, *xs: Operand) -> Operand:
+        """True where all are."""
+        out: Operand = True
+        for x in xs:
+            out = self.fn("and", out, x)
+        return out
+
+
+def _is(x: Operand, value: int | bool) -> bool:
+    return type(x) is type(value) and x == value
+
+
+def fold(fn: str, args: tuple[Operand, ...]) -> Operand | None:
+    """The operand that an integer or boolean function is equal to, if it needs no op."""
+    if all(isinstance(x, int) for x in args) and scalar.evaluable(fn) and fn != "div":
+        value = scalar.evaluate((fn, *(x for x in args if isinstance(x, int))), {})
+        return value if isinstance(value, int) and abs(value) < 1 << 63 else None
+    match fn, args:
+        case (("add" | "sub" | "bitor" | "bitxor" | "shl" | "shr"), (x, y)) if _is(y, 0):
+            return x
+        case (("add" | "bitor" | "bitxor"), (y, x)) if _is(y, 0):
+            return x
+        case (("mul" | "floordiv"), (x, y)) if _is(y, 1):
+            return x
+        case "mul", (y, x) if _is(y, 1):
+            return x
+        case "bitand", (x, y) if _is(x, 0) or _is(y, 0):
+            return 0
+        case "bitand", (x, y) if _is(y, -1):
+            return x
+        case (("min" | "max" | "and" | "or" | "bitand" | "bitor"), (x, y)) if (
+            isinstance(x, str) and x == y
+        ):
+            return x
+        case "and", (x, y) if x is True or y is False:
+            return y
+        case "and", (x, y) if y is True or x is False:
+            return x
+        case "or", (x, y) if x is False or y is True:
+            return y
+        case "or", (x, y) if y is False or x is True:
+            return x
+        case "select", (c, x, y) if isinstance(c, bool):
+            return x if c else y
+        case "select", (c, x, y) if type(x) is type(y) and x == y:
+            return x
+        case _:
+            return None

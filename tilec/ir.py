@@ -1,0 +1,653 @@
+"""The IR: one language of SSA ops over values with named axes, for whole tensors and for tiles.
+
+A kernel is a list of ops. Every value has a name, and ops refer to each other by name, so an IR is plain data:
+frozen, comparable, printable (`tilec.text`) and readable (`tilec.reader`). What an operand name means is looked
+up in the kernel: a value, an axis (the position along it, an i64), a dimension or a scalar parameter.
+
+*Windows.* Inside `Grid` and `For` an axis has a window: the stretch of positions that the present tile covers.
+An op means the same there as on whole tensors, on fewer positions; at the ragged end of an axis the window is
+cut short. So a tile program needs no op of its own, and any tile program can be run by evaluating its ops on
+windows. An axis whose tile is 1 is a scalar and does not appear in the types.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeAlias, Union, cast
+
+from tilec.dtypes import DType, kind
+from tilec.errors import Span
+from tilec.functions import FUNCTIONS, REDUCTIONS, VANISHING
+from tilec.scalar import Scalar, names
+
+Space = Literal["hbm", "sram", "reg"]
+
+
+class Absent:
+    """The literal 0 of an `if` arm: a zero that contributes nothing, whatever it is multiplied by."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Absent)
+
+    def __hash__(self) -> int:
+        return 17
+
+
+ABSENT = Absent()
+Operand: TypeAlias = Union[str, int, float, bool, Absent]
+"""A name (value, axis, dimension, scalar parameter) or a literal. A NaN literal is always `math.nan`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """Element type, named axes, the tile's extent along each (None: the whole axis), and where the value lives."""
+
+    dtype: DType
+    axes: tuple[str, ...] = ()
+    tile: tuple[int | None, ...] = ()
+    space: Space | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.tile) != len(self.axes):
+            object.__setattr__(self, "tile", (None,) * len(self.axes))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A result of an op, or a block argument."""
+
+    name: str
+    type: Type
+
+
+# ---- the header of a kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor parameter. `dims`: one scalar expression per dimension, in storage order."""
+
+    name: str
+    dtype: DType
+    dims: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A scalar parameter, with its default or None."""
+
+    name: str
+    type: Literal["int", "float", "bool"]
+    default: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output tensor: its axes in storage order."""
+
+    name: str
+    dtype: DType
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A named axis that ranges over 0 .. extent - 1."""
+
+    name: str
+    extent: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A condition on dimensions and scalar arguments, checked at the call."""
+
+    condition: Scalar
+    message: str
+
+
+# ---- ops
+
+
+def _operand() -> Any:
+    return field(metadata={"role": "operand"})
+
+
+def _operands() -> Any:
+    return field(metadata={"role": "operands"})
+
+
+def _region() -> Any:
+    return field(metadata={"role": "region"})
+
+
+@dataclass(frozen=True)
+class Op:
+    """What every op has: its results and the place in the program that it came from."""
+
+    word: ClassVar[str] = ""
+    results: tuple[Value, ...]
+    span: Span | None = field(default=None, compare=False, kw_only=True)
+
+    @property
+    def result(self) -> Value:
+        """The only result."""
+        (value,) = self.results
+        return value
+
+
+@dataclass(frozen=True)
+class Load(Op):
+    """`k: f16[j:64, d] = load(K, b, g, j, d)`: elements of a parameter, an output or a buffer, one index per dimension.
+
+    An index is any integer operand. An index out of range gives 0 and touches no memory. `guarded` says that an `if`
+    of the program decides whether the element is looked at, so that a miss is no error of the call.
+    """
+
+    word: ClassVar[str] = "load"
+    tensor: str
+    index: tuple[Operand, ...] = _operands()
+    guarded: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Store(Op):
+    """`store(O, b, h, i, e, value=o)`: writes a value; the indices are the axes of the output or buffer, in order."""
+
+    word: ClassVar[str] = "store"
+    tensor: str
+    index: tuple[Operand, ...] = _operands()
+    value: Operand = _operand()
+
+
+@dataclass(frozen=True)
+class Buffer(Op):
+    """`m: f32[b, h, i] @hbm = buffer()`: an intermediate tensor in HBM, stored by one grid and loaded by later ones."""
+
+    word: ClassVar[str] = "buffer"
+
+
+@dataclass(frozen=True)
+class Map(Op):
+    """`x: f32[i, j] = add(s, t)`: a pointwise function of `tilec.functions`; operands broadcast by axis name."""
+
+    word: ClassVar[str] = "map"
+    fn: str
+    args: tuple[Operand, ...] = _operands()
+
+
+@dataclass(frozen=True)
+class Cast(Op):
+    """`p: f16[i, j] = cast(x, to=f16)`: a conversion the program asks for; to an integer it truncates toward zero."""
+
+    word: ClassVar[str] = "cast"
+    x: Operand = _operand()
+    to: DType = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class Reduce(Op):
+    """`m: f32[i] = max(x, over=j)`: a reduction. `softmax` keeps the axes; it and `logsumexp` take further logits."""
+
+    word: ClassVar[str] = "reduce"
+    fn: str
+    args: tuple[Operand, ...] = _operands()
+    over: tuple[str, ...] = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class Contract(Op):
+    """`s: f32[i, j] = contract(q, k, over=d)`: the sum over `over` of x · y, plus `init` where there is one.
+
+    Axes that both operands have and that are not summed are batch axes. The products are accumulated in the compute
+    type. A computed operand may be rounded to the storage type of the other, loaded, one.
+    """
+
+    word: ClassVar[str] = "contract"
+    x: Operand = _operand()
+    y: Operand = _operand()
+    over: tuple[str, ...] = field(kw_only=True)
+    init: Operand | None = field(default=None, kw_only=True, metadata={"role": "operand"})
+
+
+@dataclass(frozen=True)
+class Yield(Op):
+    """`yield(m, l)`: the last op of the region of a `Group`, `For` or `If`: the values that it gives."""
+
+    word: ClassVar[str] = "yield"
+    values: tuple[Operand, ...] = _operands()
+
+
+@dataclass(frozen=True)
+class Group(Op):
+    """`m: f32[b, h, i] @hbm, … = group(axes=[b, h, i]) { … yield(m0, …) }`: ops that become one kernel.
+
+    Only what it yields exists outside; the values inside stay on chip. `axes` are those that its tiles will not share:
+    the grid.
+    """
+
+    word: ClassVar[str] = "group"
+    axes: tuple[str, ...] = field(kw_only=True)
+    body: tuple[Op, ...] = _region()
+
+
+@dataclass(frozen=True)
+class Grid(Op):
+    """`grid(axes=[b:1, h:1, i:128]) { … }`: runs its body once per tile, in any order and in parallel."""
+
+    word: ClassVar[str] = "grid"
+    axes: tuple[tuple[str, int], ...] = field(kw_only=True)
+    body: tuple[Op, ...] = _region()
+
+
+@dataclass(frozen=True)
+class For(Op):
+    """`m, l = for(-inf, 0.0, axis=j, tile=64, start=lo, stop=hi) as (mp, lp) { … yield(mn, ln) }`: a streamed axis.
+
+    The window of `axis` moves from `start` to `stop` (None: 0 and the axis's end) in steps of `tile` (None: one window
+    over all of it). `args` are the carried values as the body sees them. `start` must be a multiple of `tile`.
+    `ragged` is False where every window is proven to hold `tile` positions. `note` says why a reduction has a loop of
+    its own.
+    """
+
+    word: ClassVar[str] = "for"
+    init: tuple[Operand, ...] = _operands()
+    axis: str = field(kw_only=True)
+    tile: int | None = field(default=None, kw_only=True)
+    start: Operand | None = field(default=None, kw_only=True, metadata={"role": "operand"})
+    stop: Operand | None = field(default=None, kw_only=True, metadata={"role": "operand"})
+    ragged: bool = field(default=True, kw_only=True)
+    note: str | None = field(default=None, kw_only=True)
+    args: tuple[Value, ...] = field(default=(), kw_only=True, metadata={"role": "arguments"})
+    body: tuple[Op, ...] = _region()
+
+
+@dataclass(frozen=True)
+class If(Op):
+    """`m, l = if(c) { … yield(…) } else { … yield(…) }`: `cond` is a scalar bool; one of the regions runs.
+
+    `relaxed` says that `else` is right whatever `cond` is, and that `cond` holds for all rows of a tile: a target may
+    decide for parts of the rows, and may take `else` more often than `cond` says.
+    """
+
+    word: ClassVar[str] = "if"
+    cond: Operand = _operand()
+    relaxed: bool = field(default=False, kw_only=True)
+    then: tuple[Op, ...] = _region()
+    orelse: tuple[Op, ...] = _region()
+
+
+@dataclass(frozen=True)
+class Edge(Op):
+    """`j1: i64 = last(j)`: the first or last position of an axis's present window, a scalar."""
+
+    word: ClassVar[str] = "edge"
+    which: Literal["first", "last"]
+    axis: str
+
+
+AnyOp: TypeAlias = Union[
+    Load, Store, Buffer, Map, Cast, Reduce, Contract, Yield, Group, Grid, For, If, Edge
+]
+Body: TypeAlias = tuple[Op, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel: its signature, its axes and its ops."""
+
+    name: str
+    params: tuple[Tensor | Argument, ...]
+    outputs: tuple[Output, ...]
+    axes: tuple[Axis, ...]
+    body: Body
+    assertions: tuple[Assertion, ...] = ()
+
+    @functools.cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensor parameters by name."""
+        return {p.name: p for p in self.params if isinstance(p, Tensor)}
+
+    @functools.cached_property
+    def arguments(self) -> dict[str, Argument]:
+        """The scalar parameters by name."""
+        return {p.name: p for p in self.params if isinstance(p, Argument)}
+
+    @functools.cached_property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the dimensions, in order of appearance."""
+        return tuple(
+            dict.fromkeys(n for t in self.tensors.values() for d in t.dims for n in names(d))
+        )
+
+    @functools.cached_property
+    def extents(self) -> dict[str, Scalar]:
+        """The extent of each axis."""
+        return {a.name: a.extent for a in self.axes}
+
+    @functools.cached_property
+    def compute(self) -> DType:
+        """The float type of the kernel's arithmetic."""
+        return "f64" if any(t.dtype == "f64" for t in self.tensors.values()) else "f32"
+
+    @functools.cached_property
+    def values(self) -> dict[str, Value]:
+        """Every value of the kernel by name, block arguments included."""
+        return {v.name: v for op in walk(self.body) for v in defined(op)}
+
+
+# ---- reading and rebuilding ops, from the roles of their fields
+
+
+@functools.cache
+def _roles(op: type[Op]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (f.name, f.metadata["role"]) for f in dataclasses.fields(op) if "role" in f.metadata
+    )
+
+
+@functools.cache
+def attributes(op: type[Op]) -> tuple[str, ...]:
+    """The names of an op's fields that are neither operands, regions, results nor its place in the source."""
+    return tuple(
+        f.name
+        for f in dataclasses.fields(op)
+        if "role" not in f.metadata and f.name not in ("results", "span")
+    )
+
+
+def operands(op: Op) -> tuple[Operand, ...]:
+    """The operands of an op itself, not those of the ops in its regions."""
+    out: list[Operand] = []
+    for name, role in _roles(type(op)):
+        x = getattr(op, name)
+        if role == "operand" and x is not None:
+            out.append(x)
+        elif role == "operands":
+            out.extend(cast("tuple[Operand, ...]", x))
+    return tuple(out)
+
+
+def regions(op: Op) -> tuple[Body, ...]:
+    """The regions of an op."""
+    return tuple(getattr(op, name) for name, role in _roles(type(op)) if role == "region")
+
+
+def defined(op: Op) -> tuple[Value, ...]:
+    """The values that an op defines: its results, and the arguments of its regions."""
+    return op.results + (op.args if isinstance(op, For) else ())
+
+
+def rebuild(
+    op: Op,
+    operand: Callable[[Operand], Operand] = lambda x: x,
+    region: Callable[[Body], Body] = lambda body: body,
+    value: Callable[[Value], Value] = lambda v: v,
+) -> Op:
+    """The op with each operand, region and defined value replaced by what the functions give."""
+    changes: dict[str, Any] = {"results": tuple(value(v) for v in op.results)}
+    for name, role in _roles(type(op)):
+        x = getattr(op, name)
+        if role == "operand":
+            changes[name] = None if x is None else operand(x)
+        elif role == "operands":
+            changes[name] = tuple(operand(y) for y in x)
+        elif role == "region":
+            changes[name] = region(x)
+        elif role == "arguments":
+            changes[name] = tuple(value(v) for v in x)
+    return replace(op, **changes)
+
+
+def walk(body: Iterable[Op]) -> Iterator[Op]:
+    """Every op of a body, outer ops before those in their regions."""
+    for op in body:
+        yield op
+        for r in regions(op):
+            yield from walk(r)
+
+
+def substitute(body: Body, names: Mapping[str, Operand]) -> Body:
+    """The body with operand names replaced."""
+
+    def operand(x: Operand) -> Operand:
+        return names.get(x, x) if isinstance(x, str) else x
+
+    return tuple(rebuild(op, operand, lambda b: substitute(b, names)) for op in body)
+
+
+def copy_fresh(body: Body, taken: set[str]) -> Body:
+    """A copy of a body in which each value it defines has a new name, not in `taken`; `taken` grows by these."""
+    new: dict[str, str] = {}
+    for op in walk(body):
+        for v in defined(op):
+            new[v.name] = fresh(v.name, taken)
+
+    def again(body: Body) -> Body:
+        return tuple(
+            rebuild(
+                op,
+                lambda x: new.get(x, x) if isinstance(x, str) else x,
+                again,
+                lambda v: replace(v, name=new[v.name]),
+            )
+            for op in body
+        )
+
+    return again(body)
+
+
+def fresh(name: str, taken: set[str]) -> str:
+    """A name like `name` that is not taken; it is then."""
+    stem = name.rstrip("0123456789").removesuffix("_") if "_" in name else name
+    new, n = name, 0
+    while new in taken:
+        n += 1
+        new = f"{stem}_{n}"
+    taken.add(new)
+    return new
+
+
+def used_names(kernel: Kernel) -> set[str]:
+    """Every name of a kernel that a new value must not have."""
+    out = (
+        {p.name for p in kernel.params}
+        | {o.name for o in kernel.outputs}
+        | {a.name for a in kernel.axes}
+    )
+    return out | set(kernel.dims) | set(kernel.values)
+
+
+# ---- a builder that infers the types of results
+
+
+class Builder:
+    """Makes ops with fresh names and inferred types, in order, into `ops`.
+
+    `tiles` holds the tile extent of each axis that has a window (1: the axis is a scalar here).
+    """
+
+    def __init__(self, kernel: Kernel, taken: set[str] | None = None) -> None:
+        self.kernel = kernel
+        self.taken: set[str] = used_names(kernel) if taken is None else taken
+        self.types: dict[str, Type] = {v.name: v.type for v in kernel.values.values()}
+        self.tiles: dict[str, int | None] = {}
+        self.ops: list[Op] = []
+        self.span: Span | None = None
+
+    def type_of(self, x: Operand) -> Type:
+        """The type of an operand. A literal and a dimension have no axes."""
+        if isinstance(x, str):
+            if x in self.types:
+                return self.types[x]
+            if x in self.kernel.extents:
+                tile = self.tiles.get(x)
+                return Type("i64") if tile == 1 else Type("i64", (x,), (tile,))
+            if x in self.kernel.arguments:
+                by: dict[str, DType] = {"int": "i64", "float": self.kernel.compute, "bool": "bool"}
+                return Type(by[self.kernel.arguments[x].type])
+            if x in self.kernel.dims:
+                return Type("i64")
+            raise KeyError(f"no value, axis, dimension or scalar is called {x!r}")
+        if isinstance(x, bool):
+            return Type("bool")
+        if isinstance(x, float):
+            return Type(self.kernel.compute)
+        return Type("i64")
+
+    def join(self, types: Iterable[Type]) -> tuple[tuple[str, ...], tuple[int | None, ...]]:
+        """The axes of a broadcast, in the kernel's order, with their tile extents."""
+        seen: dict[str, int | None] = {}
+        for t in types:
+            for a, n in zip(t.axes, t.tile, strict=True):
+                seen.setdefault(a, n)
+        order = list(self.kernel.extents)
+        axes = tuple(sorted(seen, key=order.index))
+        return axes, tuple(seen[a] for a in axes)
+
+    def add(self, op: Op) -> str:
+        """Appends an op with one result; gives the result's name."""
+        self.ops.append(op)
+        for v in op.results:
+            self.types[v.name] = v.type
+            self.taken.add(v.name)
+        return op.results[0].name if op.results else ""
+
+    def value(self, name: str | None, type: Type) -> Value:
+        """A new value with a name like `name`."""
+        return Value(fresh(name or "t", self.taken), type)
+
+    def number(self, types: Iterable[Type]) -> DType:
+        """f32 or f64 if one of the types is a float, else i64."""
+        return self.kernel.compute if any(kind(t.dtype) == "float" for t in types) else "i64"
+
+    def map(self, fn: str, *args: Operand, name: str | None = None) -> str:
+        """A pointwise function."""
+        types = [self.type_of(x) for x in args]
+        rule = FUNCTIONS[fn].result
+        if rule == "number":
+            dtype = self.number(types)
+        elif rule == "float":
+            dtype = self.kernel.compute
+        elif rule == "bool":
+            dtype = "bool"
+        elif rule == "int":
+            dtype = "i64"
+        elif rule == "bits":
+            dtype = "bool" if all(t.dtype == "bool" for t in types) else "i64"
+        else:
+            arms = types[1:]
+            dtype = "bool" if all(t.dtype == "bool" for t in arms) else self.number(arms)
+        axes, tile = self.join(types)
+        return self.add(Map((self.value(name, Type(dtype, axes, tile)),), fn, args, span=self.span))
+
+    def cast(self, x: Operand, to: DType, name: str | None = None) -> str:
+        """A conversion."""
+        t = self.type_of(x)
+        return self.add(
+            Cast((self.value(name, Type(to, t.axes, t.tile)),), x, to=to, span=self.span)
+        )
+
+    def load(
+        self, tensor: str, *index: Operand, guarded: bool = False, name: str | None = None
+    ) -> str:
+        """Elements of a parameter, an output or a buffer."""
+        axes, tile = self.join(self.type_of(x) for x in index)
+        t = Type(self.dtype_of(tensor), axes, tile)
+        return self.add(
+            Load(
+                (self.value(name or tensor.lower(), t),),
+                tensor,
+                index,
+                guarded=guarded,
+                span=self.span,
+            )
+        )
+
+    def dtype_of(self, tensor: str) -> DType:
+        """The element type of a parameter, an output or a buffer."""
+        if tensor in self.kernel.tensors:
+            return self.kernel.tensors[tensor].dtype
+        if tensor in self.types and self.types[tensor].space == "hbm":
+            return self.types[tensor].dtype
+        return next(o.dtype for o in self.kernel.outputs if o.name == tensor)
+
+    def reduce(
+        self, fn: str, *args: Operand, over: tuple[str, ...], name: str | None = None
+    ) -> str:
+        """A reduction."""
+        types = [self.type_of(x) for x in args]
+        rule = REDUCTIONS[fn]
+        dtype: DType = (
+            "bool"
+            if rule == "bool"
+            else self.kernel.compute
+            if rule == "float"
+            else self.number(types)
+        )
+        joined, extents = self.join(types)
+        keep = [
+            (a, n) for a, n in zip(joined, extents, strict=True) if fn == "softmax" or a not in over
+        ]
+        t = Type(dtype, tuple(a for a, _ in keep), tuple(n for _, n in keep))
+        return self.add(Reduce((self.value(name, t),), fn, args, over=over, span=self.span))
+
+    def contract(
+        self,
+        x: Operand,
+        y: Operand,
+        over: tuple[str, ...],
+        init: Operand | None = None,
+        name: str | None = None,
+    ) -> str:
+        """A sum of products."""
+        parts = [x, y] if init is None else [x, y, init]
+        axes, tile = self.join(self.type_of(p) for p in parts)
+        keep = [(a, n) for a, n in zip(axes, tile, strict=True) if a not in over]
+        dtype = self.number(self.type_of(p) for p in parts)
+        t = Type(dtype, tuple(a for a, _ in keep), tuple(n for _, n in keep))
+        return self.add(
+            Contract((self.value(name, t),), x, y, over=over, init=init, span=self.span)
+        )
+
+    def edge(self, which: Literal["first", "last"], axis: str, name: str | None = None) -> str:
+        """The first or last position of an axis's window."""
+        return self.add(
+            Edge((self.value(name or f"{axis}_{which}", Type("i64")),), which, axis, span=self.span)
+        )
+
+    def again(self, op: Op, mapping: Mapping[str, Operand]) -> str:
+        """A copy of a Load, Map, Cast, Reduce or Contract with operands replaced, types inferred anew."""
+        held, self.span = self.span, op.span
+
+        def of(x: Operand) -> Operand:
+            return mapping.get(x, x) if isinstance(x, str) else x
+
+        name = op.result.name
+        if isinstance(op, Load):
+            out = self.load(op.tensor, *(of(x) for x in op.index), guarded=op.guarded, name=name)
+        elif isinstance(op, Map):
+            out = self.map(op.fn, *(of(x) for x in op.args), name=name)
+        elif isinstance(op, Cast):
+            out = self.cast(of(op.x), op.to, name=name)
+        elif isinstance(op, Reduce):
+            out = self.reduce(op.fn, *(of(x) for x in op.args), over=op.over, name=name)
+        elif isinstance(op, Contract):
+            out = self.contract(
+                of(op.x), of(op.y), op.over, None if op.init is None else of(op.init), name=name
+            )
+        else:
+            raise TypeError(f"{op.word} cannot be copied with new operands")
+        self.span = held
+        return out
+
+
+def vanishes(fn: str) -> bool:
+    """Whether the function's value at -inf is an absent zero."""
+    return fn in VANISHING

@@ -1,0 +1,484 @@
+"""A kernel as Python sees it: compiled from text, called on arrays, and looked into."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from tilec import backend, binding, bounds, pipeline, scalar
+from tilec.arrays import Array, device_of, empty, give, overlap, repeats, view
+from tilec.dtypes import SIZES, DType, kind
+from tilec.errors import (
+    ArgumentError,
+    Diagnostic,
+    ResourceError,
+    SourceError,
+    Span,
+    UnsupportedError,
+)
+from tilec.ir import Argument, Tensor
+from tilec.ir import Kernel as IR
+from tilec.scalar import Number, Scalar
+from tilec.source import Source
+
+if TYPE_CHECKING:
+    from tilec.traffic import Budget
+
+PLANS = 256
+"""How many different calls (shapes, strides, element types, scalars) a kernel remembers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter or an output of a kernel.
+
+    `type` is an element type, `int`, `float` or `bool` for a scalar, or None: a parameter's is then that of the array
+    it is given, an output's that of the first float tensor. `dims` holds dimensions (of an output: axes) as the
+    language writes them; None for a scalar.
+    """
+
+    name: str
+    type: str | None
+    dims: tuple[str, ...] | None
+    default: str | None = None
+
+    def __str__(self) -> str:
+        text = self.name if self.type is None else f"{self.name}: {self.type}"
+        text += "" if self.dims is None else f"[{', '.join(self.dims)}]"
+        return text if self.default is None else f"{text} = {self.default}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checked call: its sizes and scalars, the IR that runs, what runs it, and what its outputs look like."""
+
+    bound: binding.Bound
+    ir: IR
+    run: backend.Runner
+    outputs: tuple[tuple[str, DType, tuple[int, ...]], ...]
+
+
+class Kernel:
+    """A compiled kernel. Made by `tilec.compile` and `tilec.load`.
+
+    Machine code is made at the first call for the element types and sizes at hand, and kept.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        target: str | None = None,
+        tile: Mapping[str, int] | None = None,
+        schedule: Mapping[str, object] | None = None,
+    ) -> None:
+        if target is not None:
+            backend.check_target(target)
+        if schedule:
+            raise UnsupportedError(
+                f"schedule: the target {target or 'cpu'} has no schedule fields yet ({', '.join(schedule)} given); "
+                "what works is tile={'i': 128, 'j': 64}"
+            )
+        self._source = source
+        self._target = target
+        self._tile = dict(tile or {})
+        self._signature = source.signature
+        self._lowered: dict[tuple[DType, ...], IR] = {}
+        self._online: dict[tuple[DType, ...], IR] = {}
+        self._ready: dict[object, tuple[IR, backend.Runner]] = {}
+        self._plans: dict[object, Plan] = {}
+
+    # ---- the signature
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._source.name
+
+    @property
+    def target(self) -> str | None:
+        """The target it was compiled for; None: the arrays of each call decide."""
+        return self._target
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters in order."""
+        return tuple(map(self._parameter, self._signature.params))
+
+    def _parameter(self, p: Tensor | Argument) -> Parameter:
+        if isinstance(p, Argument):
+            default = None if p.default is None else scalar.show(p.default)
+            return Parameter(p.name, p.type, None, default)
+        dtype = None if p.name in self._source.untyped else p.dtype
+        return Parameter(p.name, dtype, tuple(scalar.show(d) for d in p.dims))
+
+    @property
+    def outputs(self) -> tuple[Parameter, ...]:
+        """The outputs in order. Their `dims` are axes."""
+        follow = self._source.untyped_outputs
+        return tuple(
+            Parameter(o.name, None if o.name in follow else o.dtype, o.axes)
+            for o in self._signature.outputs
+        )
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the dimensions, in order of appearance."""
+        return self._signature.dims
+
+    @property
+    def axes(self) -> dict[str, Scalar]:
+        """The axes and how far each ranges."""
+        return dict(self._signature.extents)
+
+    @property
+    def siblings(self) -> tuple[str, ...]:
+        """The names of all kernels of the program."""
+        return tuple(self._source.program.kernels)
+
+    def sibling(self, name: str) -> Kernel:
+        """Another kernel of the same program, for the same target."""
+        return Kernel(self._source.other(name), target=self._target, tile=self._tile)
+
+    def __repr__(self) -> str:
+        params, outputs = (", ".join(map(str, x)) for x in (self.parameters, self.outputs))
+        return f"<tilec kernel {self.name}({params}) -> {outputs}>"
+
+    # ---- calling
+
+    def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:
+        """Runs the kernel on arrays of NumPy, PyTorch, JAX or DLPack; gives arrays of the library that came in.
+
+        Tensors are given by position or name, scalars by name. `out`: the array to write, for several outputs a tuple
+        in the order of the signature. One output comes as an array, several as a tuple. Raises ArgumentError for
+        arguments that do not fit, UnsupportedError and ResourceError for what the target cannot do.
+        """
+        plan, arrays = self._planned(tensors, named)
+        results = self._results(plan, arrays, out)
+        plan.run(arrays, plan.bound.scalars, results)
+        if out is not None:
+            return out
+        values = tuple(give(a) for a in results.values())
+        return values[0] if len(values) == 1 else values
+
+    def plan(self, *tensors: Any, **named: Any) -> Plan:
+        """What a call with these arguments would run. Raises what the call would."""
+        return self._planned(tensors, named)[0]
+
+    def _planned(
+        self, tensors: Sequence[Any], named: Mapping[str, Any]
+    ) -> tuple[Plan, dict[str, Array]]:
+        given = binding.by_name(self._signature, tensors, named)
+        names = self._signature.tensors
+        target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
+        arrays = {n: view(n, given[n]) for n in names}
+        return self._plan(target, arrays, binding.numbers(self._signature, given)), arrays
+
+    def _plan(
+        self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
+    ) -> Plan:
+        """The plan of a call, made at the first call of its kind."""
+        layout = tuple((a.dtype, a.shape, a.strides) for a in arrays.values())
+        key = (target, layout, tuple((n, repr(x)) for n, x in scalars.items()))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._new_plan(target, arrays, scalars)
+            while len(self._plans) >= PLANS:
+                self._plans.pop(next(iter(self._plans)), None)
+            self._plans[key] = plan
+        return plan
+
+    def _new_plan(
+        self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
+    ) -> Plan:
+        kernel = self._typed(arrays)
+        bound = binding.bind(kernel, arrays, scalars)
+        bounds.check(kernel, bounds.indices(kernel), bound)
+        outputs: tuple[tuple[str, DType, tuple[int, ...]], ...] = tuple(
+            (o.name, o.dtype, tuple(bound.extents[a] for a in o.axes)) for o in kernel.outputs
+        )
+        return Plan(bound, *self._compiled(target, kernel, bound.sizes), outputs)
+
+    def _typed(self, arrays: Mapping[str, Array]) -> IR:
+        """The tensor IR for the element types of the arrays. Raises ArgumentError for one that the program excludes."""
+        for t in self._signature.tensors.values():
+            got = arrays[t.name].dtype
+            if t.name not in self._source.untyped and got != t.dtype:
+                raise ArgumentError(
+                    f"argument {t.name}: expected elements of type {t.dtype}, got {got}"
+                )
+        return self._for_types({n: arrays[n].dtype for n in self._source.untyped})
+
+    def _for_types(self, dtypes: Mapping[str, DType]) -> IR:
+        key = tuple(dtypes.values())
+        if key not in self._lowered:
+            self._lowered[key] = self._source.lowered(dtypes)
+        return self._lowered[key]
+
+    def _compiled(
+        self, target: str, kernel: IR, sizes: Mapping[str, int]
+    ) -> tuple[IR, backend.Runner]:
+        """The IR that runs and what runs it, for given element types and the sizes that must be known to compile."""
+        types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
+        key: tuple[object, ...] = (target, types)
+        as_written = target == "reference" and not self._tile
+        if as_written and key not in self._ready:
+            self._ready[key] = kernel, backend.runner(kernel, target)
+        if as_written:
+            return self._ready[key]
+        online = self._after_tensor_passes(types, kernel)
+        fixed = {d: sizes[d] for d in pipeline.module("specialise").static_dims(online)}
+        key += tuple(fixed.items())
+        if key not in self._ready:
+            tiles = pipeline.run(online, pipeline.tile_pipeline(fixed, self._tile, target))
+            self._ready[key] = tiles, backend.runner(tiles, target)
+        return self._ready[key]
+
+    def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
+        if types not in self._online:
+            self._online[types] = pipeline.run(kernel, pipeline.tensor_pipeline())
+        return self._online[types]
+
+    # ---- outputs
+
+    def _results(self, plan: Plan, arrays: Mapping[str, Array], out: Any) -> dict[str, Array]:
+        """The arrays to write: new ones of the library of the first tensor, or those of `out`."""
+        if out is not None:
+            return self._given_results(plan, arrays, out)
+        library = next((a.library for a in arrays.values()), "numpy")
+        return {name: _new(library, name, shape, dtype) for name, dtype, shape in plan.outputs}
+
+    def _given_results(self, plan: Plan, arrays: Mapping[str, Array], out: Any) -> dict[str, Array]:
+        given: Sequence[Any] = (out,)
+        if len(plan.outputs) > 1:
+            given = cast("Sequence[Any]", out) if isinstance(out, (tuple, list)) else ()
+        if len(given) != len(plan.outputs):
+            raise ArgumentError(
+                f"argument out: expected a tuple of {len(plan.outputs)} arrays, one per output"
+            )
+        results: dict[str, Array] = {}
+        for (name, dtype, shape), x in zip(plan.outputs, given, strict=True):
+            array = view(f"out ({name})", x)
+            _check_result(name, array, dtype, shape, {**arrays, **results})
+            results[name] = array
+        return results
+
+    # ---- looking into it
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes of the default pipeline, in order."""
+        return () if self._target == "reference" else pipeline.TENSOR + pipeline.TILE
+
+    def ir(self, after: str | None = None, **sizes: int) -> str:
+        """The IR text at the end of the pipeline, or after a pass (`lower`: before the first one).
+
+        Untyped tensors are f32; the sizes are those of the program's `sizes` line, unless given.
+        """
+        from tilec.text import show
+
+        names = ["lower", *self.passes]
+        if after is not None and after not in names:
+            raise ArgumentError(
+                f"no pass is called {after!r} here; expected one of {', '.join(names)}"
+            )
+        stages = self.stages(sizes=sizes)
+        found = next(k for n, k in stages if n == after) if after else _last(stages)
+        return show(found)
+
+    def stages(
+        self,
+        *,
+        dtype: DType = "f32",
+        sizes: Mapping[str, int] | None = None,
+        steps: pipeline.Pipeline | None = None,
+    ) -> Iterator[tuple[str, IR]]:
+        """The name of each pass and the IR after it, the first being `lower`. `steps`: another pipeline."""
+        known = {**self._source.sizes, **(sizes or {})}
+        kernel = self._for_types(dict.fromkeys(self._source.untyped, dtype))
+        yield "lower", kernel
+        if steps is None:
+            steps = self._default_steps()
+        yield from pipeline.stages(kernel, steps, sizes=known)
+
+    def _default_steps(self) -> pipeline.Pipeline:
+        if self._target == "reference":
+            return ()
+        tensor, tiles = pipeline.tensor_pipeline(), pipeline.tile_pipeline({}, self._tile, "cpu")
+        # the sizes that specialise fixes are known only after the tensor passes
+        return tensor + tuple(pipeline.Step(s.name) if s.name == "specialise" else s for s in tiles)
+
+    def source(self, target: str = "llvm", *, dtype: DType = "f32", **sizes: int) -> str:
+        """The generated code: `llvm` for LLVM IR, `asm` for this processor's assembly."""
+        if target not in ("llvm", "asm"):
+            raise UnsupportedError(
+                f"no code of the kind {target!r} can be made yet; what works is 'llvm' and 'asm'"
+            )
+        return backend.source(_last(self.stages(dtype=dtype, sizes=sizes)), target)
+
+    def traffic(self, *, dtype: DType = "f32", **sizes: int) -> list[tuple[str, Budget]]:
+        """The bytes between HBM and on-chip memory as the program stands (`lower`) and after each pass.
+
+        Where data decides what runs, it is that of `sample`.
+        """
+        from tilec.traffic import budget
+
+        known, scalars = self.environment(sizes)
+        arrays = self.sample(dtype=dtype, **known)
+        return [
+            (name, budget(kernel, known, scalars, arrays))
+            for name, kernel in self.stages(dtype=dtype, sizes=known)
+        ]
+
+    def environment(
+        self, sizes: Mapping[str, int], scalars: Mapping[str, Number] | None = None
+    ) -> tuple[dict[str, int], dict[str, Number]]:
+        """All sizes and all scalars, those that are not given from the program's `sizes` line and the defaults."""
+        known = self._sizes(sizes)
+        given = binding.numbers(self._signature, dict(scalars or {}))
+        lacking = [
+            n for n, p in self._signature.arguments.items() if p.default is None and n not in given
+        ]
+        if lacking:
+            raise ArgumentError(f"argument {lacking[0]} is missing: it has no default")
+        return known, binding.scalar_values(self._signature, given, known)
+
+    def _sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The program's sizes with those given on top. Raises ArgumentError for one that is missing or unknown."""
+        known = {**self._source.sizes, **sizes}
+        dims = self._signature.dims
+        unknown = [n for n in sizes if n not in dims]
+        if unknown:
+            raise ArgumentError(
+                f"{self.name} has no dimension {unknown[0]!r}; its dimensions are {', '.join(dims)}"
+            )
+        lacking = [d for d in dims if d not in known]
+        if lacking:
+            raise ArgumentError(
+                f"no size is known for {', '.join(lacking)}; give it, or add `sizes {lacking[0]}=…` to the program"
+            )
+        return {d: known[d] for d in dims}
+
+    def sample(self, seed: int = 0, *, dtype: DType = "f32", **sizes: int) -> dict[str, Any]:
+        """NumPy arrays that fit the tensor parameters, by name.
+
+        They come from the program's `sample` lines; else floats are standard normal and integers zero. Sizes that are
+        not given are those of the program's `sizes` line.
+        """
+        from tilec.sample import draw
+
+        kernel = self._for_types(dict.fromkeys(self._source.untyped, dtype))
+        return draw(self._source, kernel, self._sizes(sizes), seed)
+
+    def reference(self, *tensors: Any, **named: Any) -> Any:
+        """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""
+        import numpy
+
+        from tilec.backends.reference import interpreter
+
+        given = binding.by_name(self._signature, tensors, named)
+        names = self._signature.tensors
+        arrays = {n: view(n, given[n]) for n in names}
+        kernel = self._typed(arrays)
+        bound = binding.bind(kernel, arrays, binding.numbers(kernel, given))
+        bounds.check(kernel, bounds.indices(kernel), bound)
+        outcome = interpreter.run(kernel, {n: a.numpy() for n, a in arrays.items()}, bound.scalars)
+        values = tuple(
+            numpy.asarray(outcome.outputs[o.name], "float64" if kind(o.dtype) == "float" else None)
+            for o in kernel.outputs
+        )
+        return values[0] if len(values) == 1 else values
+
+    def grad(self, wrt: Sequence[str] | None = None) -> NoReturn:
+        """The backward kernel. Not there yet: raises UnsupportedError."""
+        raise UnsupportedError(
+            f"{self.name}.grad: tilec makes no backward kernels yet; what works is the forward call"
+        )
+
+    def tune(self, *tensors: Any, budget: float = 60.0, **named: Any) -> NoReturn:
+        """The best tile extents for these arguments. Not there yet: raises UnsupportedError."""
+        raise UnsupportedError(
+            f"{self.name}.tune: tilec does not search tile extents yet; what works is tile={{'i': 128, 'j': 64}}"
+        )
+
+
+def _last(stages: Iterator[tuple[str, IR]]) -> IR:
+    """The IR at the end of a pipeline."""
+    *_, (_, kernel) = stages
+    return kernel
+
+
+def _new(library: str, name: str, shape: tuple[int, ...], dtype: DType) -> Array:
+    """A new array for an output. Raises ResourceError where there is no memory for it."""
+    try:
+        return empty(library, shape, dtype)
+    except (MemoryError, RuntimeError, ValueError) as e:
+        size = math.prod(shape) * SIZES[dtype]
+        raise ResourceError(f"output {name} of shape {shape} takes {size:,} bytes: {e}") from e
+
+
+def _check_result(
+    name: str, x: Array, dtype: DType, shape: tuple[int, ...], others: Mapping[str, Array]
+) -> None:
+    """Raises ArgumentError where an array of `out` cannot take an output."""
+    if x.dtype != dtype or x.shape != shape:
+        raise ArgumentError(
+            f"argument out ({name}): expected elements of type {dtype} and shape {shape}, got {x.dtype} and {x.shape}"
+        )
+    if not x.writable or repeats(x):
+        raise ArgumentError(f"argument out ({name}): its elements cannot be written one by one")
+    for other, y in others.items():
+        if overlap(x, y):
+            raise ArgumentError(
+                f"argument out ({name}): it shares memory with {other}; give an array of its own"
+            )
+
+
+def compile(
+    text: str,
+    *,
+    name: str | None = None,
+    target: str | None = None,
+    tile: Mapping[str, int] | None = None,
+    schedule: Mapping[str, object] | None = None,
+) -> Kernel:
+    """A kernel from a program's text.
+
+    `name`: which kernel of the program, None for the first. `target`: `cpu`, `reference`, or None for that of the
+    arrays of each call. `tile`: extents by axis, such as `{"i": 128, "j": 64}`. Raises SourceError for mistakes in the
+    program.
+    """
+    return Kernel(Source.of(text, "<text>", name), target=target, tile=tile, schedule=schedule)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    target: str | None = None,
+    tile: Mapping[str, int] | None = None,
+    schedule: Mapping[str, object] | None = None,
+) -> Kernel:
+    """A kernel from a `.tile` file; like `compile` otherwise. Raises ArgumentError for a file that cannot be read."""
+    file = os.fspath(path)
+    return Kernel(Source.of(read(file), file, name), target=target, tile=tile, schedule=schedule)
+
+
+def read(file: str) -> str:
+    """The text of a program's file. Raises ArgumentError where it cannot be read, SourceError where it is not UTF-8."""
+    try:
+        data = Path(file).read_bytes()
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as e:
+        text = data.decode("latin-1")
+        line, column = text.count("\n", 0, e.start) + 1, e.start - text.rfind("\n", 0, e.start)
+        span = Span(file, line, column, line, column + 1)
+        hint = "save the file as UTF-8"
+        raise SourceError([Diagnostic(span, "this byte is not UTF-8", hint)], text) from e

@@ -1,0 +1,198 @@
+"""Pipelines: which passes run, in which order, with which options.
+
+A pass is `tilec/passes/NAME.py` with a function `NAME(kernel, options)` and, where it has options, a frozen dataclass
+`Options`. On the command line a pipeline is `expand,simplify,tile:i=128:j=64`: commas between passes, colons before
+options. An option that no field is named after goes into the field that is a mapping from names to integers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tilec.errors import ArgumentError
+from tilec.ir import Kernel
+from tilec.target import CPU, REFERENCE, Target
+
+TENSOR = ("expand", "simplify", "exp2", "contract", "fuse", "online")
+"""Passes over whole tensors. `exp2` looks for the maxima that `expand` leaves; `online` needs the groups of `fuse`."""
+
+TILE = ("specialise", "tile", "prune", "place")
+"""From groups to tiles. `specialise` needs the streamed axes of `online`; `prune` the windows of `tile`; `place` is last."""
+
+TARGETS = {t.name: t for t in (CPU, REFERENCE)}
+"""What the tile passes know of each target, by its name."""
+
+PASSES = tuple(dict.fromkeys(TENSOR + TILE))
+"""Every pass, in the order of the default pipeline."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a pipeline. `options` is the pass's `Options`, or None where it has none or takes its defaults."""
+
+    name: str
+    options: object | None = None
+
+
+Pipeline = tuple[Step, ...]
+
+
+@functools.cache
+def module(name: str) -> Any:
+    """The module of a pass. Raises ArgumentError for a name that is none."""
+    if name not in PASSES:
+        near = difflib.get_close_matches(name, PASSES, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ArgumentError(f"no pass is called {name!r}{hint} (passes: {', '.join(PASSES)})")
+    return importlib.import_module(f"tilec.passes.{name}")
+
+
+def summary(name: str) -> str:
+    """The first line of a pass's docstring."""
+    return (module(name).__doc__ or "").strip().split("\n")[0]
+
+
+def step(name: str, **options: object) -> Step:
+    """A step with options given by field. Raises ArgumentError for an option that the pass lacks."""
+    known = fields(name)
+    for key in options:
+        if key not in known:
+            raise ArgumentError(f"pass {name} has no option {key!r}; it has {_listed(known)}")
+    return Step(name, module(name).Options(**options) if options else None)
+
+
+def fields(name: str) -> dict[str, Any]:
+    """The options of a pass: field names and their types."""
+    options = getattr(module(name), "Options", None)
+    if options is None:
+        return {}
+    hints = typing.get_type_hints(options)
+    return {f.name: hints[f.name] for f in dataclasses.fields(options)}
+
+
+def parse(text: str) -> Pipeline:
+    """The pipeline that a text such as `expand,tile:i=128:j=64` names.
+
+    Raises ArgumentError for an unknown pass or option and for a value of the wrong type.
+    """
+    return tuple(_parse_step(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _parse_step(text: str) -> Step:
+    name, *pairs = text.split(":")
+    known = fields(name)
+    table = next((f for f, t in known.items() if _is_table(t)), None)
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise ArgumentError(f"pass {name}: option {pair!r} has no value; write {key}=VALUE")
+        if key in known and not _is_table(known[key]):
+            given[key] = _value(name, key, value, known[key])
+        elif table is not None:
+            entries = cast("dict[str, Any]", given.setdefault(table, {}))
+            entries[key] = _value(name, key, value, int)
+        else:
+            raise ArgumentError(f"pass {name} has no option {key!r}; it has {_listed(known)}")
+    return Step(name, module(name).Options(**given) if given else None)
+
+
+def _is_table(kind: Any) -> bool:
+    return typing.get_origin(kind) in (dict, Mapping)
+
+
+def _value(name: str, key: str, text: str, kind: Any) -> object:
+    kinds = [k for k in typing.get_args(kind) if k is not type(None)] or [kind]
+    for k in kinds:
+        if k is bool and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        try:
+            if k in (int, float):
+                return k(text)
+        except ValueError:
+            continue
+        if k is str:
+            return text
+        if k is Target and text in TARGETS:
+            return TARGETS[text]
+    expected = " or ".join(getattr(k, "__name__", str(k)) for k in kinds)
+    raise ArgumentError(f"pass {name}: option {key} is {text!r}, expected {expected}")
+
+
+def _listed(known: Iterable[str]) -> str:
+    return ", ".join(known) or "no options"
+
+
+# ---- running
+
+
+def tensor_pipeline() -> Pipeline:
+    """The passes that need neither sizes nor a schedule."""
+    return tuple(Step(name) for name in TENSOR)
+
+
+def tile_pipeline(
+    sizes: Mapping[str, int], extents: Mapping[str, int], target: str = "cpu"
+) -> Pipeline:
+    """From groups to tiles for a target. `sizes`: dimensions to fix; `extents`: tile extents that the user chose."""
+    steps: list[Step] = []
+    for name in TILE:
+        given = {"sizes": sizes, "extents": extents, "target": TARGETS[target]}
+        steps.append(step(name, **{k: given[k] for k in fields(name) if k in given}))
+    return tuple(steps)
+
+
+OnPass = Callable[[str, Kernel], None]
+
+
+def run(
+    kernel: Kernel,
+    pipeline: Pipeline,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    on_pass: OnPass | None = None,
+) -> Kernel:
+    """The kernel after a pipeline, verified before the first pass and after each. `on_pass` sees each result.
+
+    `sizes` gives a `specialise` step without options the dimensions it fixes. Raises CompilerBug where a pass leaves
+    an IR that breaks the rules.
+    """
+    last = kernel
+    for name, last in stages(kernel, pipeline, sizes=sizes):
+        if on_pass is not None:
+            on_pass(name, last)
+    return last
+
+
+def stages(
+    kernel: Kernel, pipeline: Pipeline, *, sizes: Mapping[str, int] | None = None
+) -> Iterator[tuple[str, Kernel]]:
+    """The name of each pass and the verified kernel after it, as they are made."""
+    from tilec.verify import verify
+
+    verify(kernel)
+    for s in pipeline:
+        kernel = apply(kernel, _fixed(kernel, s, sizes))
+        verify(kernel)
+        yield s.name, kernel
+
+
+def apply(kernel: Kernel, s: Step) -> Kernel:
+    """The kernel after one pass, not verified."""
+    function = getattr(module(s.name), s.name)
+    return function(kernel) if s.options is None else function(kernel, s.options)
+
+
+def _fixed(kernel: Kernel, s: Step, sizes: Mapping[str, int] | None) -> Step:
+    """A `specialise` step without sizes gets those of the dimensions that must be known."""
+    if s.name != "specialise" or s.options is not None or not sizes:
+        return s
+    dims = module("specialise").static_dims(kernel)
+    return step("specialise", sizes={d: sizes[d] for d in dims if d in sizes})

@@ -1,0 +1,83 @@
+"""A kernel's source: a checked program and which of its kernels is meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Mapping
+
+from tilec.dtypes import DType
+from tilec.errors import ArgumentError
+from tilec.ir import Kernel
+from tilec.syntax import KernelDef, Program
+
+
+class Source:
+    """A kernel of a checked program. Raises ArgumentError for a name that the program lacks."""
+
+    def __init__(self, program: Program, name: str | None) -> None:
+        self.program = program
+        self.name = self._pick(name)
+
+    @staticmethod
+    def of(text: str, file: str, name: str | None = None) -> Source:
+        """A kernel of a program given as text; `name` None: the first."""
+        return Source(_checked(text, file), name)
+
+    def other(self, name: str) -> Source:
+        """Another kernel of the same program."""
+        return Source(self.program, name)
+
+    def _pick(self, name: str | None) -> str:
+        kernels = list(self.program.kernels)
+        if name is None:
+            return kernels[0]
+        if name in kernels:
+            return name
+        near = difflib.get_close_matches(name, kernels, 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(kernels)}"
+        raise ArgumentError(f"{self.program.file} has no kernel {name!r}{hint}")
+
+    @property
+    def definition(self) -> KernelDef:
+        """The kernel as written."""
+        return self.program.kernels[self.name]
+
+    @functools.cached_property
+    def untyped(self) -> tuple[str, ...]:
+        """The tensor parameters whose element type is that of the argument, in order."""
+        params = self.definition.params
+        return tuple(p.name.name for p in params if p.dims is not None and p.type is None)
+
+    @functools.cached_property
+    def untyped_outputs(self) -> frozenset[str]:
+        """The outputs whose element type is that of the first float tensor."""
+        return frozenset(o.name.name for o in self.definition.outputs if o.type is None)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The program's `sizes`, as far as the kernel has such dimensions."""
+        dims = self.signature.dims
+        return {d: n for d, n in self.program.sizes.items() if d in dims}
+
+    @functools.cached_property
+    def signature(self) -> Kernel:
+        """The tensor IR with f32 for every untyped tensor: for what does not depend on element types."""
+        return self.lowered({})
+
+    def lowered(self, dtypes: Mapping[str, DType]) -> Kernel:
+        """The tensor IR, given the element types of the untyped tensors (f32 where there is none)."""
+        from tilec.check import lower
+
+        known: dict[str, DType] = dict.fromkeys(self.untyped, "f32")
+        return lower(self.program, self.name, {**known, **dtypes})
+
+
+def _checked(text: str, file: str) -> Program:
+    """The program of a text. Raises SourceError with all of its mistakes."""
+    from tilec.check import check
+    from tilec.parse import parse
+
+    program = parse(text, file)
+    check(program)
+    return program

@@ -1,0 +1,167 @@
+"""The least and the greatest value of data over each window of a streamed axis, made once by a grid of its own.
+
+For `doc[b, j]` and windows of 64 there is a buffer over `b` and the window's number; the loop over windows loads one number
+where it would have looked at 64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tilec.dtypes import kind
+from tilec.emitter import Emitter
+from tilec.ir import (
+    Axis,
+    Buffer,
+    Cast,
+    Grid,
+    Kernel,
+    Load,
+    Map,
+    Op,
+    Operand,
+    Reduce,
+    Store,
+    Type,
+    Value,
+    fresh,
+    operands,
+    rebuild,
+)
+from tilec.nature import Values
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Two reductions of a value for each window: their buffers, and the ops that make and fill these."""
+
+    buffers: tuple[Value, Value]
+    ops: tuple[Op, ...]
+
+
+class Summaries:
+    """The summaries of a kernel. `axes` are those that they add: the number of a window, the position in one."""
+
+    def __init__(self, kernel: Kernel, taken: set[str]) -> None:
+        self.source, self.taken = kernel, taken
+        self.top = frozenset(v.name for op in kernel.body for v in op.results)
+        self.axes: list[Axis] = []
+        self.windows: dict[tuple[str, int], Pair] = {}
+        self._made: dict[Hashable, Summary | None] = {}
+        self._placed: set[str] = set()
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel with the axes added so far."""
+        return replace(self.source, axes=(*self.source.axes, *self.axes))
+
+    def of(self, fns: Pair, x: str, axis: str, tile: int, values: Values) -> Summary | None:
+        """Two reductions of a value over each window; None where it is made of what only its own grid has."""
+        key = (fns, axis, tile, _structure(x, values.definitions, self.top))
+        if key not in self._made:
+            self._made[key] = self._make(fns, x, axis, tile, values)
+        return self._made[key]
+
+    def take(self, read: Iterable[str]) -> list[Op]:
+        """The ops of summaries that are read now and have not been placed yet."""
+        out: list[Op] = []
+        read = set(read)
+        for s in self._made.values():
+            names = {v.name for v in s.buffers} if s is not None else set[str]()
+            if s is not None and names & read and not names & self._placed:
+                out += s.ops
+                self._placed |= names
+        return out
+
+    def _make(self, fns: Pair, x: str, axis: str, tile: int, values: Values) -> Summary | None:
+        known, tiles = values.definitions, values.emit.tiles
+        needed = self._positions(x, known)
+        if needed is None or any(
+            tiles.get(a, 1) != 1 and a in values.windows for a in needed - {axis}
+        ):
+            return None
+        window, inner = self._axes(axis, tile)
+        kernel = self.kernel
+        grid = tuple(a.name for a in kernel.axes if a.name in needed and tiles.get(a.name) == 1)
+        emit = Emitter(kernel, self.taken, {window: 1, **dict.fromkeys(grid, 1)})
+        position = emit.fn("add", emit.fn("mul", window, tile), inner)
+        value = self._copy(emit, x, known, {axis: position})
+        extent = kernel.extents[axis]
+        ragged = not (isinstance(extent, int) and extent % tile == 0)
+        inside = emit.fn("lt", position, emit.scalar(extent)) if ragged else True
+        buffers, stores = list[Buffer](), list[Store]()
+        for fn in fns:
+            counted = emit.fn("select", inside, value, _neutral(fn, emit.type_of(value)))
+            result = emit.reduce(fn, counted, over=(inner,))
+            t = emit.type_of(result)
+            index = (*grid, window, *t.axes)
+            buffer = Value(fresh(f"{x}_{fn}", self.taken), Type(t.dtype, index, (), "hbm"))
+            buffers.append(Buffer((buffer,)))
+            stores.append(Store((), buffer.name, index, result))
+        axes = tuple((a, 1) for a in (*grid, window))
+        fill = Grid((), axes=axes, body=(*emit.ops, *stores))
+        return Summary((buffers[0].result, buffers[1].result), (*buffers, fill))
+
+    def _axes(self, axis: str, tile: int) -> Pair:
+        if (axis, tile) not in self.windows:
+            names = fresh(f"{axis}_w", self.taken), fresh(f"{axis}_u", self.taken)
+            n = self.source.extents[axis]
+            count = (
+                -(-n // tile) if isinstance(n, int) else ("floordiv", ("add", n, tile - 1), tile)
+            )
+            self.axes += [Axis(names[0], count), Axis(names[1], tile)]
+            self.windows[axis, tile] = names
+        return self.windows[axis, tile]
+
+    def _positions(self, x: Operand, known: Mapping[str, Op]) -> set[str] | None:
+        """The axes whose positions a value is made of; None if it cannot be computed anew from those."""
+        if not isinstance(x, str):
+            return set()
+        if x in self.top or x not in known:
+            return {x} & set(self.source.extents)
+        op = known[x]
+        if not isinstance(op, (Load, Map, Cast, Reduce)):
+            return None
+        parts = [self._positions(y, known) for y in operands(op)]
+        return None if None in parts else {a for p in parts if p is not None for a in p}
+
+    def _copy(
+        self, emit: Emitter, x: Operand, known: Mapping[str, Op], instead: Mapping[str, Operand]
+    ) -> Operand:
+        """A value computed again, at other positions."""
+        if not isinstance(x, str):
+            return x
+        if x in self.top or x not in known:
+            return instead.get(x, x)
+        op = known[x]
+
+        def make() -> Operand:
+            names = [y for y in operands(op) if isinstance(y, str)]
+            mapping = {y: self._copy(emit, y, known, instead) for y in names}
+            if isinstance(op, Map):
+                args = (mapping[y] if isinstance(y, str) else y for y in op.args)
+                return emit.fn(op.fn, *args)
+            return emit.again(op, mapping)
+
+        return emit.once(("copy", x), make)
+
+
+def _structure(x: Operand, known: Mapping[str, Op], top: frozenset[str]) -> Hashable:
+    """What a value is made of, whatever the names."""
+    if not isinstance(x, str) or x in top or x not in known:
+        return type(x).__name__, x
+    op = known[x]
+    shape = replace(rebuild(op, lambda _: 0), results=(), span=None)
+    return shape, tuple(_structure(y, known, top) for y in operands(op))
+
+
+def _neutral(fn: str, t: Type) -> Operand:
+    """What a position beyond the axis counts as."""
+    if fn in ("all", "any"):
+        return fn == "all"
+    if kind(t.dtype) == "float":
+        return float("inf") if fn == "min" else float("-inf")
+    return (1 << 63) - 1 if fn == "min" else -(1 << 63)

@@ -1,0 +1,27 @@
+"""What the tile passes know of a target: how many rows and columns a tile should have, and how much it may hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target as the tile passes see it. `cache` and `limit` are bytes per worker; None: unbounded.
+
+    `rows` and `columns` are the default extents of the row axis and of a streamed axis, `elements` that of the last
+    axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
+    is an error.
+    """
+
+    name: str
+    lanes: int
+    rows: int
+    columns: int
+    elements: int
+    cache: int | None = None
+    limit: int | None = None
+
+
+CPU = Target("cpu", lanes=8, rows=128, columns=128, elements=1024, cache=1 << 20, limit=64 << 20)
+REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)

@@ -1,0 +1,183 @@
+"""The byte budget: what a kernel moves between HBM and on-chip memory, stated without running it.
+
+The walk goes through the IR with the extents of the axes, and evaluates only what decides which ops run: bounds of
+loops and conditions. Windows that differ in nothing that matters are counted together, so that the time depends little
+on the sizes. The reference interpreter counts the same bytes by running everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilec.control import Control
+from tilec.errors import ArgumentError
+from tilec.ir import Body, Buffer, For, Grid, Group, If, Kernel, Op, Store, Yield, operands, walk
+from tilec.meter import Traffic, keys, window
+from tilec.scalar import Number
+
+if TYPE_CHECKING:
+    from tilec.backends.reference.interpreter import Machine
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The bytes that a kernel moves for given sizes of its dimensions."""
+
+    kernel: str
+    sizes: Mapping[str, int]
+    ops: tuple[str, ...]
+    """Every op that may move bytes, in the kernel's order; the keys of `traffic`."""
+    traffic: Traffic
+
+    @property
+    def total(self) -> int:
+        """Bytes read and written."""
+        return self.traffic.total
+
+
+def budget(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, Number] | None = None,
+    arrays: Mapping[str, Any] | None = None,
+) -> Budget:
+    """What a kernel moves. Where that depends on data, `arrays` must hold the tensors that decide it.
+
+    Raises ArgumentError if a dimension, a scalar or such a tensor is missing.
+    """
+    import numpy as np  # not needed by those who only read IR
+
+    from tilec.backends.reference.interpreter import Machine, with_scalars
+
+    control = Control(kernel)
+    _check(kernel, control, sizes, scalars or {}, arrays or {})
+    machine = Machine(kernel, with_scalars(kernel, sizes, scalars or {}), arrays or {})
+    with np.errstate(all="ignore"):
+        _Walk(machine, control).body(kernel.body, 1)
+    ops = tuple(dict.fromkeys(name for op in walk(kernel.body) for name in keys(op)))
+    return Budget(kernel.name, {d: sizes[d] for d in kernel.dims}, ops, machine.meter.traffic)
+
+
+def show(b: Budget) -> str:
+    """A table of the bytes that each op moves."""
+    reads, writes = b.traffic.reads, b.traffic.writes
+    rows = [(name, reads[name], writes[name]) for name in b.ops if reads[name] + writes[name]]
+    rows.append(("total", b.traffic.read, b.traffic.written))
+    wide = max(len(name) for name, _, _ in rows)
+    lines = [f"{b.kernel}({', '.join(f'{d}={n}' for d, n in b.sizes.items())})"]
+    lines.append(f"{'op':{wide}} {'bytes read':>20} {'bytes written':>20}")
+    lines += [f"{name:{wide}} {read:>20,} {written:>20,}" for name, read, written in rows]
+    return "\n".join([*lines, ""])
+
+
+def _check(
+    kernel: Kernel,
+    control: Control,
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, Number],
+    arrays: Mapping[str, Any],
+) -> None:
+    for d in kernel.dims:
+        if d not in sizes:
+            raise ArgumentError(f"the size of dimension {d} is missing")
+    for name, argument in kernel.arguments.items():
+        if argument.default is None and name not in scalars:
+            raise ArgumentError(f"the scalar {name} is missing, and has no default")
+    for tensor in control.tensors:
+        if tensor not in arrays:
+            raise ArgumentError(
+                f"how many bytes {kernel.name} moves depends on what {tensor} holds: give it as an array"
+            )
+
+
+class _Walk:
+    def __init__(self, machine: Machine, control: Control) -> None:
+        self.machine, self.control = machine, control
+
+    def body(self, body: Body, times: int) -> None:
+        """Counts the ops of a body that runs `times` times in the present windows."""
+        for op in body:
+            self.op(op, times)
+
+    def op(self, op: Op, times: int) -> None:
+        """Counts one op, and runs it where it decides on others."""
+        machine = self.machine
+        machine.meter.count(op, times)
+        if isinstance(op, Grid):
+            machine.meter.enter(op)
+            held = dict(machine.windows)
+            self.tiles(op.axes, op.body, times)
+            machine.windows = held
+            machine.meter.leave()
+        elif isinstance(op, Group):
+            machine.meter.enter(op)
+            self.region(op, op.body, times)
+            machine.meter.leave()
+        elif isinstance(op, For):
+            self.loop(op, times)
+        elif isinstance(op, If):
+            taken = op.then if machine.read(op.cond).a.reshape(()) else op.orelse
+            self.region(op, taken, times)
+        elif op not in self.control or isinstance(op, Yield):
+            return
+        elif isinstance(op, Buffer):
+            machine.allocate(op.result.name, op.result.type)
+        elif isinstance(op, Store):
+            machine.store(op)
+        else:
+            machine.values[op.result.name] = machine.evaluate(op)  # type: ignore[arg-type]
+
+    def region(self, op: Group | If, body: Body, times: int) -> None:
+        """A region that runs once; its results are defined if they decide on something."""
+        self.body(body, times)
+        if op in self.control:
+            self.machine.define(op.results, self.yielded(body))
+
+    def yielded(self, body: Body) -> list[Any]:
+        """What the yield at the end of a body gives."""
+        return [self.machine.read(x) for x in operands(body[-1])]
+
+    def tiles(self, axes: tuple[tuple[str, int], ...], body: Body, times: int) -> None:
+        """The tiles of a grid; those that differ only along an axis that decides nothing are counted together."""
+        if not axes:
+            self.body(body, times)
+            return
+        (axis, tile), *rest = axes
+        starts = range(0, self.machine.extents[axis], tile)
+        for here, count in self.classes(starts, tile, axis, axis in self.control.names):
+            self.machine.windows[axis] = here
+            self.tiles(tuple(rest), body, times * count)
+
+    def loop(self, op: For, times: int) -> None:
+        """The windows of a loop, likewise."""
+        machine = self.machine
+        decides = op in self.control
+        carried = [machine.read(x) for x in op.init] if decides else []
+        held = machine.windows[op.axis]
+        one_by_one = decides or self.control.inside(op.body)
+        for here, count in self.classes(machine.starts(op), op.tile, op.axis, one_by_one):
+            machine.windows[op.axis] = here
+            if decides:
+                machine.define(op.args, carried)
+            self.body(op.body, times * count)
+            if decides:
+                carried = self.yielded(op.body)
+        machine.windows[op.axis] = held
+        if decides:
+            machine.define(op.results, carried)
+
+    def classes(
+        self, starts: range, tile: int | None, axis: str, one_by_one: bool
+    ) -> Iterator[tuple[tuple[int, int], int]]:
+        """Windows, and how many are like each: all but the last are full."""
+        extent = self.machine.extents[axis]
+        if one_by_one or not starts:
+            yield from ((window(s, tile, extent), 1) for s in starts)
+            return
+        first, last = window(starts[0], tile, extent), window(starts[-1], tile, extent)
+        ragged = int(last[1] < first[1])
+        yield first, len(starts) - ragged
+        if ragged:
+            yield last, 1

@@ -1,0 +1,166 @@
+"""What to say about a line that the grammar refuses: in terms of what the user meant, not of the grammar."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from lark.exceptions import UnexpectedToken
+
+Words = tuple[str, str | None]
+"""A message and a hint."""
+
+FOREIGN = {
+    **dict.fromkeys(("for", "while"), "there are no loops: reduce over an axis, as in sum[j](…)"),
+    **dict.fromkeys(("import", "from"), "every function of the language is there without an import"),
+    "return": "name the result as the kernel's outputs do",
+    "lambda": "write a def line",
+    "elif": "write A if COND else B if COND2 else C",
+    "class": "a file holds kernels and functions",
+    "in": "compare with ==, or reduce with any[t](…)",
+    "is": "compare with ==",
+    "let": "write NAME = EXPR",
+    "if": "write NAME = A if COND else B",
+}
+"""Words of other languages, and what to write here."""
+
+_CHARACTERS = {
+    "!": "write not, or != to compare",
+    "@": "multiply and sum with sum[d](A[i, d] * B[d, j])",
+    "{": "use ( ) or [ ]",
+    "}": "use ( ) or [ ]",
+    ";": "write one statement per line",
+    "'": 'text is written in double quotes: "…"',
+    "\\": "a line continues inside brackets",
+    "?": "write A if COND else B",
+    "\u2212": "write - for minus",
+    "\u00d7": "write * for times",
+    "\u00b7": "write * for times",
+    "\u2264": "write <=",
+    "\u2265": "write >=",
+    "\u2260": "write !=",
+    "\u221e": "write inf",
+    "\u2192": "write ->",
+    "\u00a0": "this blank is a no-break space: use a plain one",
+}
+
+
+def near(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the known name closest to one that is not known."""
+    known = list(known)[:1000]
+    found = [k for k in known if k.lower() == name.lower()]
+    if not found and len(name) > 1:
+        found = difflib.get_close_matches(name, known, 1, 0.6)
+    return f"did you mean '{found[0]}'?" if found else None
+
+
+def count(n: int, one: str, many: str | None = None) -> str:
+    """`1 index`, `2 indices`"""
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def unexpected_character(char: str) -> Words:
+    """A character that begins no word of the language."""
+    if char == ".":
+        return "unexpected '.'", "the language has no attributes; a float is written 0.5"
+    if char.isalpha():
+        return f"unexpected character '{char}'", "names are made of the letters a to z, digits and _"
+    shown = f"'{char}'" if char.isprintable() else ascii(char)
+    return f"unexpected character {shown}", _CHARACTERS.get(char)
+
+
+def unexpected_token(e: UnexpectedToken, kind: str, text: str) -> Words:
+    """A word that cannot stand where it stands."""
+    token, expected = e.token, set(e.accepts or e.expected)
+    word, end = str(token), token.type == "$END"
+    before = text[: e.pos_in_stream or 0].rstrip()
+    if word == "=" and kind == "axis" and before.endswith("<"):
+        return "an axis line gives a bound with '<'", "write axis c < 512"
+    if word == "=" and "PLUS" in expected:
+        return "unexpected '='", "write == to compare"
+    if "ELSE" in expected and "COLON" not in expected:
+        return "this 'if' has no 'else'", "write A if COND else B"
+    if not end and word in FOREIGN and word != "if":
+        return f"the language has no '{word}'", FOREIGN[word]
+    if words := _of_header(token.type, word, expected, kind):
+        return words
+    if token.type == "STRING":
+        return "text in quotes can only be the message of an assert", 'write assert COND, "message"'
+    if _begins_operand(expected):
+        return _missing_operand(word, end, before)
+    return _after_operand(token.type, word, end, expected, kind)
+
+
+def _begins_operand(expected: set[str]) -> bool:
+    return "NUMBER" in expected
+
+
+def _missing_operand(word: str, end: bool, before: str) -> Words:
+    """An operand must come, and something else does."""
+    if end:
+        return "the line ends where an expression must come", None
+    twice = before[-1:] + word
+    if twice in ("&&", "||"):
+        return f"'{twice}' is not in the language", f"write {'and' if word == '&' else 'or'}"
+    if word == "+":
+        return "an operand is missing before '+'", "there is no sign '+': leave it out"
+    if word == "=":
+        return "an expression is missing before '='", "write == to compare" if before[-1:] in "=!<>" else None
+    if word in ("kernel", "def", "axis", "assert", "sizes", "sample", "if", "else", "and", "or"):
+        return f"an expression is missing before '{word}'", f"'{word}' is a word of the language, not a name"
+    return f"an expression is missing before '{word}'", None
+
+
+def _of_header(type: str, word: str, expected: set[str], kind: str) -> Words | None:
+    """What is missing in the fixed parts of a line."""
+    end = type == "$END"
+    if kind == "kernel" and "_ARROW" in expected:
+        return "the kernel's outputs are missing", "write -> O[b, h, i, e]: after the parameters"
+    if kind == "kernel" and end and "COLON" in expected:
+        return "':' is missing at the end of the kernel's first line", None
+    if type == "COLON" and kind in ("let", "function", "axis", "assertion", "sample"):
+        return "unexpected ':'", "only a kernel's first line ends with ':'" if kind != "let" else "write NAME = EXPR"
+    if "NAME" in expected and "NUMBER" not in expected and not end:
+        what = {"sizes": "a dimension", "kernel": "a parameter or an output"}.get(kind, "a name")
+        if type in ("IF", "ELSE", "AND", "OR", "NOT"):
+            return f"'{word}' is a word of the language, not a name", "choose another name"
+        if kind == "kernel" and word == "*":
+            return "unexpected '*'", "write each parameter: Q[B, H, M, D]"
+        return f"{what} must come before '{word}'", None
+    if "NAME" in expected and "NUMBER" not in expected:
+        if kind == "kernel":
+            return "the line ends within an output", "write its axes in brackets: O[b, h, i], or O[] for a single number"
+        return "the line ends where a name must come", None
+    if expected == {"LPAR"}:
+        return f"'(' is missing {'at the end' if end else f'before {word!r}'}", _SHAPE.get(kind)
+    if expected == {"EQUAL"}:
+        return f"'=' is missing {'at the end' if end else f'before {word!r}'}", _SHAPE.get(kind)
+    if expected == {"LESS"}:
+        return "an axis line gives a bound with '<'", "write axis c < 512"
+    if expected == {"NUMBER"}:
+        return f"an integer must come {'at the end' if end else f'before {word!r}'}", _SHAPE.get(kind)
+    return None
+
+
+_SHAPE = {
+    "kernel": "write kernel NAME(Q[B, H, M, D], …) -> O[b, h, i, e]:",
+    "function": "write def NAME(x, y) = EXPR",
+    "sizes": "write sizes B=1, H=8",
+    "sample": "write sample NAME[h] = EXPR",
+    "axis": "write axis c < 512",
+    "let": "write NAME = EXPR",
+}
+
+
+def _after_operand(type: str, word: str, end: bool, expected: set[str], kind: str) -> Words:
+    """An expression or a part of the line is complete, and something follows."""
+    if end:
+        return "the line ends too early", _SHAPE.get(kind)
+    if type in ("NAME", "NUMBER", "LPAR", "NOT"):
+        missing = "an operator or a comma" if "COMMA" in expected else "an operator"
+        return f"{missing} is missing before '{word}'", None
+    if word == "->":
+        return "unexpected '->'", "only a kernel has outputs"
+    if word == ",":
+        return "unexpected ','", "commas separate arguments, indices and parameters"
+    return f"unexpected '{word}'", _SHAPE.get(kind) if kind in ("kernel", "sizes") else None
