@@ -188,7 +188,7 @@ class _Loop:
 
     def cut(self, must: Mapping[Condition, Region], may: Region) -> list[_Part]:
         """Partial windows, full ones, partial ones."""
-        region = ALL
+        region = ALL if must else may
         for r in must.values():
             region = self.regions("must").meet(region, r)
         start, stop = self.bounds(may)

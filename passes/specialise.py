@@ -1,6 +1,6 @@
 """Replaces dimensions by numbers: those of axes that a kernel holds whole are fixed at compile time.
 
-Requires: nothing. Changes: the chosen dimensions are literals everywhere; integer ops on literals alone are folded.
+Requires: nothing. Changes: the chosen dimensions are literals everywhere, and what that decides is folded.
 
     axis d < D                           axis d < 64
     t: i64 = floordiv(D, 2)        ->
@@ -19,16 +19,13 @@ from tilec.ir import (
     For,
     Group,
     Kernel,
-    Map,
-    Op,
-    Operand,
     Tensor,
-    Type,
     defined,
-    rebuild,
     regions,
+    substitute,
 )
-from tilec.scalar import Scalar, evaluable, evaluate, names
+from tilec.passes.simplify import simplify
+from tilec.scalar import Scalar, evaluate, names
 
 
 @dataclass(frozen=True)
@@ -72,17 +69,18 @@ def specialise(kernel: Kernel, options: Options = Options()) -> Kernel:
     _check(kernel, sizes)
     if not sizes:
         return kernel
-    return replace(
+    fixed = replace(
         kernel,
         params=tuple(_parameter(p, sizes) for p in kernel.params),
         axes=tuple(replace(a, extent=fix(a.extent, sizes)) for a in kernel.axes),
-        body=_Folder(dict(sizes)).body(kernel.body),
+        body=substitute(kernel.body, sizes),
         assertions=tuple(
             replace(a, condition=c)
             for a in kernel.assertions
             if (c := fix(a.condition, sizes)) is not True
         ),
     )
+    return simplify(fixed)
 
 
 def _check(kernel: Kernel, sizes: Mapping[str, int]) -> None:
@@ -109,36 +107,3 @@ def fix(e: Scalar, sizes: Mapping[str, int]) -> Scalar:
         return e
     out: Scalar = (e[0], *(fix(x, sizes) for x in e[1:]))
     return out if any(True for _ in names(out)) else evaluate(out, {})
-
-
-class _Folder:
-    """Replaces operands, and drops the integer ops whose operands are all literals."""
-
-    def __init__(self, known: dict[str, int]) -> None:
-        self.known: dict[str, Operand] = dict(known)
-
-    def operand(self, x: Operand) -> Operand:
-        return self.known.get(x, x) if isinstance(x, str) else x
-
-    def body(self, body: Body) -> Body:
-        return tuple(new for op in body for new in self.op(op))
-
-    def op(self, op: Op) -> tuple[Op, ...]:
-        new = rebuild(op, self.operand, self.body)
-        if (
-            isinstance(new, Map)
-            and new.result.type == Type("i64")
-            and (value := _literal(new)) is not None
-        ):
-            self.known[new.result.name] = value
-            return ()
-        return (new,)
-
-
-def _literal(op: Map) -> int | None:
-    """The value of an integer function of integer literals."""
-    args = tuple(x for x in op.args if isinstance(x, int))
-    if len(args) < len(op.args) or not evaluable(op.fn):
-        return None
-    value = evaluate((op.fn, *args), {})
-    return int(value) if isinstance(value, int) and -(1 << 63) <= value < 1 << 63 else None

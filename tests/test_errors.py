@@ -59,7 +59,12 @@ HEAD = "kernel f(X[N], Y: i32[N], n: int) -> O[i]:\n"
 )
 def test_columns(line, columns):
     (one,) = mistakes(HEAD + line + "\n").diagnostics
-    assert (one.span.line, one.span.column, one.span.end_line, one.span.end_column) == (2, columns[0], 2, columns[1])
+    assert (one.span.line, one.span.column, one.span.end_line, one.span.end_column) == (
+        2,
+        columns[0],
+        2,
+        columns[1],
+    )
 
 
 def test_place_in_a_statement_of_several_lines():
@@ -77,7 +82,9 @@ def test_attributes_are_those_of_the_first_mistake():
 
 
 def test_a_wrong_value_is_reported_once():
-    error = mistakes(HEAD + "    a = sigmod(X[i])\n    b = a + 1 if a > 0 else exp(a)\n    O = b + X[a]\n")
+    error = mistakes(
+        HEAD + "    a = sigmod(X[i])\n    b = a + 1 if a > 0 else exp(a)\n    O = b + X[a]\n"
+    )
     assert len(error.diagnostics) == 1
 
 

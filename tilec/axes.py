@@ -6,6 +6,7 @@ Each function is read once, so that this takes no longer than reading the kernel
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,6 @@ from tilec import scalar
 from tilec.errors import Span
 from tilec.scope import Names, Range, Report, Stop
 from tilec.syntax import Call, Def, Expr, Index, KernelDef, Let, Name, Statement, walk
-
 
 AXES = 100
 """How many axes a kernel may have."""
@@ -123,13 +123,15 @@ def _all_before(axis: str, before: Mapping[str, set[str]]) -> set[str]:
 def _stored(axes: Mapping[str, Range], node: KernelDef) -> Iterator[tuple[str, str]]:
     """Pairs of axes, the outer one first: of the outputs, then of every indexed tensor."""
     outputs = [o.dims or () for o in node.outputs]
-    bodies = [s.value if isinstance(s, Let) else s.body for s in node.body if isinstance(s, Let | Def)]
+    bodies = [
+        s.value if isinstance(s, Let) else s.body for s in node.body if isinstance(s, Let | Def)
+    ]
     tensors = [x.index for body in bodies for x in walk(body) if isinstance(x, Index)]
     for index in (*outputs, *tensors):
         yield from _pairs([x.name for x in index if isinstance(x, Name) and x.name in axes])
 
 
 def _pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for outer, inner in zip(names, names[1:], strict=False):
+    for outer, inner in itertools.pairwise(names):
         if outer != inner:
             yield outer, inner

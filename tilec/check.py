@@ -17,7 +17,18 @@ from tilec.dtypes import DType, kind
 from tilec.elaborate import Elaborator
 from tilec.errors import SourceError
 from tilec.ir import Argument, Assertion, Axis, Builder, Kernel, Op, Output, Store, Tensor, Value
-from tilec.scope import CONSTANTS, FAILED, MISTAKES, Names, Range, Report, Stop, Term, in_call_order
+from tilec.scope import (
+    CONSTANTS,
+    FAILED,
+    MISTAKES,
+    Names,
+    Range,
+    Report,
+    Stop,
+    Term,
+    always_used,
+    in_call_order,
+)
 from tilec.signature import Signature, output_axes, output_dtype
 from tilec.syntax import Broken, Def, Expr, Item, KernelDef, Name, Program
 from tilec.wording import count, near
@@ -30,13 +41,13 @@ def check(program: Program) -> None:
     report = Report(program.text)
     report.diagnostics.extend(program.diagnostics)
     with suppress(Stop):
-        functions = in_call_order(program.functions, report)
-        _check_functions(functions, report)
+        names = _functions(program, report)
+        _check_functions(names, report)
         for node in program.kernels.values():
             if not node.broken:
-                _Kernel(node, functions, report, None).build()
+                _Kernel(node, names, report, None).build()
         for sample in program.samples.values():
-            _check_sample(sample, program, functions, report)
+            _check_sample(sample, program, names, report)
     _raise(report, program)
 
 
@@ -50,8 +61,8 @@ def lower(program: Program, name: str, dtypes: Mapping[str, DType]) -> Kernel:
     _raise(report, program)
     kernel: Kernel | None = None
     with suppress(Stop):
-        functions = in_call_order(program.functions, report)
-        kernel = _Kernel(program.kernels[name], functions, report, dtypes).build()
+        names = _functions(program, report)
+        kernel = _Kernel(program.kernels[name], names, report, dtypes).build()
     _raise(report, program)
     assert kernel is not None
     return kernel
@@ -65,17 +76,23 @@ def _raise(report: Report, program: Program) -> None:
 # ---- samples
 
 
-def _check_sample(sample: syntax.Sample, program: Program, functions: dict[str, Def], report: Report) -> None:
+def _check_sample(sample: syntax.Sample, program: Program, top: Names, report: Report) -> None:
     """Checks a `sample` line: its indices are axes, its names the dimensions of the kernels with that parameter."""
     name = sample.name.name
-    names = Names(functions=functions, dims=dict.fromkeys(program.sizes))
+    names = replace(top, dims=dict.fromkeys(program.sizes), axes={})
     found = [k for k in program.kernels.values() if any(p.name.name == name for p in k.params)]
     for node in found:
         _check_sample_rank(sample, node, report)
-        names.dims.update(dict.fromkeys(d.name for p in node.params for d in p.dims or () if isinstance(d, Name)))
+        names.dims.update(
+            dict.fromkeys(d.name for p in node.params for d in p.dims or () if isinstance(d, Name))
+        )
     for index in sample.index:
         if index.name in names.axes:
-            report(index.span, f"the index '{index.name}' is there twice", "name each dimension's index once")
+            report(
+                index.span,
+                f"the index '{index.name}' is there twice",
+                "name each dimension's index once",
+            )
         names.axes[index.name] = Range(1, None)
         names.dims.pop(index.name, None)
     axes = tuple(Axis(a, 1) for a in names.axes)
@@ -87,7 +104,11 @@ def _check_sample_rank(sample: syntax.Sample, node: KernelDef, report: Report) -
     name, given = sample.name.name, len(sample.index)
     item = next(p for p in node.params if p.name.name == name)
     if item.dims is None:
-        report(sample.name.span, f"'{name}' is a scalar parameter", "give it a default in the kernel's first line")
+        report(
+            sample.name.span,
+            f"'{name}' is a scalar parameter",
+            "give it a default in the kernel's first line",
+        )
     elif len(item.dims) != given:
         has, here = count(len(item.dims), "dimension"), count(given, "index", "indices")
         message = f"'{name}' has {has} in '{node.name.name}', and {here} here"
@@ -97,13 +118,22 @@ def _check_sample_rank(sample: syntax.Sample, node: KernelDef, report: Report) -
 # ---- functions
 
 
-def _check_functions(functions: dict[str, Def], report: Report) -> None:
+def _functions(program: Program, report: Report) -> Names:
+    """The names of a program: its functions alone."""
+    functions = in_call_order(program.functions, report)
+    return Names(functions=functions, always=always_used(functions, {}))
+
+
+def _check_functions(names: Names, report: Report) -> None:
     """Checks the functions of the file. A wrong one gets a Broken body, so that its calls are not reported as well."""
+    functions = names.functions
     for name, node in functions.items():
         before = len(report.diagnostics)
         _check_params(node, report)
         if not isinstance(node.body, Broken):
-            Elaborator(Names(functions=functions), Builder(Kernel("", (), (), (), ())), report).check_function(node, True)
+            Elaborator(names, Builder(Kernel("", (), (), (), ())), report).check_function(
+                node, True
+            )
         if len(report.diagnostics) > before:
             functions[name] = replace(node, body=Broken(node.body.span))
 
@@ -112,7 +142,11 @@ def _check_params(node: Def, report: Report) -> None:
     seen: set[str] = set()
     for p in node.params:
         if p.name in seen:
-            report(p.span, f"'{node.name.name}' has the parameter '{p.name}' twice", "give one another name")
+            report(
+                p.span,
+                f"'{node.name.name}' has the parameter '{p.name}' twice",
+                "give one another name",
+            )
         seen.add(p.name)
 
 
@@ -123,10 +157,11 @@ class _Kernel:
     """Builds one kernel. `dtypes` is None for a check with the types of untyped tensors left open."""
 
     def __init__(
-        self, node: KernelDef, functions: Mapping[str, Def], report: Report, dtypes: Mapping[str, DType] | None
+        self, node: KernelDef, top: Names, report: Report, dtypes: Mapping[str, DType] | None
     ) -> None:
         self.node, self.report, self.open = node, report, dtypes is None
-        self.names = Names(functions=dict(functions))
+        self.names = Names(functions=top.functions)
+        self.top = top
         self.signature = Signature(node, self.names, report, dtypes or {})
         self.assertions: list[Assertion] = []
 
@@ -177,6 +212,7 @@ class _Kernel:
                 _check_params(s, self.report)
                 self.names.local[s.name.name] = s
         self.names.local = in_call_order(self.names.local, self.report)
+        self.names.always = always_used(self.names.local, self.top.always)
 
     def _axis_lines(self, params: _Params) -> None:
         builder = Builder(Kernel("", params, (), (), ()))
@@ -186,16 +222,24 @@ class _Kernel:
                 continue
             name = s.name.name
             if why := self.names.no_axis(name):
-                self.report(s.name.span, f"'{name}' is {why}: it cannot be an axis", "choose another name")
+                self.report(
+                    s.name.span, f"'{name}' is {why}: it cannot be an axis", "choose another name"
+                )
                 continue
             if name in self.names.axes:
                 self.report(s.name.span, f"the axis '{name}' has two axis lines", "remove one")
                 continue
             if self._uses_value(s.bound):
                 continue
-            term = elaborator.scalar(s.bound, "the bound of an axis", "dimensions and scalar arguments")
+            term = elaborator.scalar(
+                s.bound, "the bound of an axis", "dimensions and scalar arguments"
+            )
             if term is not None and term.kind != "int":
-                self.report(s.bound.span, "the bound of an axis must be an integer", "write // for a whole quotient")
+                self.report(
+                    s.bound.span,
+                    "the bound of an axis must be an integer",
+                    "write // for a whole quotient",
+                )
             extent = 1 if term is None or term.scalar is None else term.scalar
             self.names.axes[name] = Range(extent, None)
 
@@ -253,12 +297,18 @@ class _Kernel:
         if term.kind != "bool":
             self.report(s.condition.span, "an assert needs a condition", "compare it: write x != 0")
             return
-        self.assertions.append(Assertion(term.scalar, s.message or "an assert of the kernel is false"))
+        self.assertions.append(
+            Assertion(term.scalar, s.message or "an assert of the kernel is false")
+        )
 
     def _unused_functions(self, finder: AxisFinder) -> None:
         """Functions of the kernel that nothing calls are checked too."""
         for node in self.names.local.values():
-            if not self.open or node.name.name in self.elaborator.called or isinstance(node.body, Broken):
+            if (
+                not self.open
+                or node.name.name in self.elaborator.called
+                or isinstance(node.body, Broken)
+            ):
                 continue
             finder.add_function(node)
             ops = len(self.builder.ops)
@@ -311,11 +361,15 @@ class _Kernel:
             self.report(item.span, f"the output '{name}' also varies over {over}", hint)
             return None
         declared = kind(output.dtype)
-        if declared != "float" and term.kind == "float" or declared == "bool" and term.kind == "int":
+        if (
+            declared != "float"
+            and term.kind == "float"
+            or declared == "bool"
+            and term.kind == "int"
+        ):
             hint = f"write {output.dtype}(…)" if declared == "int" else "compare it: write x != 0"
-            message = f"the output '{name}' is declared {output.dtype}, and its value is a{'n integer' if term.kind == 'int' else ' float'}"
+            what = "an integer" if term.kind == "int" else "a float"
+            message = f"the output '{name}' is declared {output.dtype}, and its value is {what}"
             self.report(item.type.span if item.type else item.span, message, hint)
             return None
         return Store((), name, output.axes, term.operand, span=item.span)
-
-

@@ -88,14 +88,22 @@ class Splitter:
             if sign == "#":
                 return
             if sign == '"':
-                self._report(held, number, column, "this text is never closed", 'end it with " on the same line')
+                self._report(
+                    held,
+                    number,
+                    column,
+                    "this text is never closed",
+                    'end it with " on the same line',
+                )
                 held.brackets.clear()
                 return
             if sign in "([":
                 held.brackets.append((sign, number, column))
                 if len(held.brackets) > NESTING:
                     message = f"brackets nest deeper than {NESTING}"
-                    self._report(held, number, column, message, "give the inner parts names of their own")
+                    self._report(
+                        held, number, column, message, "give the inner parts names of their own"
+                    )
                     held.brackets.clear()
                     return
             elif sign in _CLOSES:
@@ -104,13 +112,21 @@ class Splitter:
     def _close(self, held: _Open, sign: str, number: int, column: int) -> None:
         if not held.brackets:
             if not held.broken:
-                self._report(held, number, column, f"'{sign}' closes nothing", "remove it, or open a bracket before")
+                self._report(
+                    held,
+                    number,
+                    column,
+                    f"'{sign}' closes nothing",
+                    "remove it, or open a bracket before",
+                )
             return
         opened, line, at = held.brackets.pop()
         if opened != _CLOSES[sign] and not held.broken:
             where = f"column {at}" if line == number else f"line {line}, column {at}"
             message = f"'{opened}' of {where} is closed by '{sign}'"
-            self._report(held, number, column, message, f"close it with '{')' if opened == '(' else ']'}'")
+            self._report(
+                held, number, column, message, f"close it with '{')' if opened == '(' else ']'}'"
+            )
 
     def _never_closed(self, held: _Open) -> None:
         if not held.brackets:  # the last line ends with a backslash

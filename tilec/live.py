@@ -280,40 +280,47 @@ def _one(x: Operand) -> bool:
 
 def _simpler(fn: str, args: tuple[Operand, ...]) -> Operand | None:
     """What a function is equal to when a reduction has seen nothing. A state that is NaN stays NaN either way."""
+    if fn in ("max", "min", "add", "mul", "or", "and") and len(args) == 2:
+        x, y = args
+        found = _neutral(fn, x, y)
+        return _neutral(fn, y, x) if found is None else found
     match fn, args:
-        case "max", (a, b) | (b, a) if b == -math.inf:
-            return a
-        case "min", (a, b) | (b, a) if b == math.inf:
-            return a
         case "gt", (a, _) if a == -math.inf:
             return False
         case "lt", (_, b) if b == -math.inf:
             return False
-        case "select", (c, a, b) if isinstance(c, bool):
-            return a if c else b
+        case "select", (c, a, b) if isinstance(c, bool) or a == b:
+            return a if c is True else b
         case "sub", (a, b) if a == b:
             return 0.0
-        case (("add" | "sub"), (a, b)) if _zero(b):
+        case "sub", (a, b) if _zero(b):
             return a
-        case "add", (a, b) if _zero(a):
-            return b
-        case "mul", (a, b) | (b, a) if _zero(b):
-            return 0.0
-        case (("mul" | "div"), (a, b)) if _one(b):
+        case "div", (a, b) if _one(b):
             return a
-        case "mul", (a, b) if _one(a):
-            return b
-        case (("div" | "neg"), (a, *_)) if _zero(a):
+        case ("div" | "neg"), (a, *_) if _zero(a):
             return 0.0
-        case (("exp" | "exp2"), (a,)) if _zero(a):
+        case ("exp" | "exp2"), (a,) if _zero(a):
             return 1.0
-        case (("max" | "min" | "and" | "or" | "select"), args) if (
-            len(args) >= 2 and args[-1] == args[-2]
-        ):
-            return args[-1]
-        case "or", (a, b) | (b, a) if b is False:
-            return a
-        case "and", (a, b) | (b, a) if b is True:
-            return a
+        case _:
+            return None
+
+
+def _neutral(fn: str, x: Operand, y: Operand) -> Operand | None:
+    """What a commutative function of x and y is, if y decides it."""
+    match fn:
+        case "max" if y == -math.inf or x == y:
+            return x
+        case "min" if y == math.inf or x == y:
+            return x
+        case "add" if _zero(y):
+            return x
+        case "mul" if _zero(y):
+            return 0.0
+        case "mul" if _one(y):
+            return x
+        case "or" if y is False or x == y:
+            return x
+        case "and" if y is True or x == y:
+            return x
         case _:
             return None

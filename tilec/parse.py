@@ -17,7 +17,7 @@ from tilec.scope import MISTAKES
 from tilec.syntax import Broken, Def, Name, Program, Statement
 from tilec.wording import FOREIGN, near, unexpected_character
 
-LONGEST = 100_000
+LONGEST = 65_536
 """How many characters a program may have."""
 LONGEST_LINE = 10_000
 """How many characters a statement may have."""
@@ -57,7 +57,9 @@ def decode(data: bytes, file: str) -> str:
         before = data[: e.start].decode("utf-8", "replace")
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
         message = f"byte 0x{data[e.start]:02x} is not UTF-8 text"
-        diagnostic = Diagnostic(Span(file, line, column, line, column + 1), message, "save the file as UTF-8")
+        diagnostic = Diagnostic(
+            Span(file, line, column, line, column + 1), message, "save the file as UTF-8"
+        )
         raise SourceError([diagnostic], data.decode("utf-8", "replace")) from None
 
 
@@ -135,7 +137,11 @@ class _File:
     def inside(self, line: Line) -> None:
         """An indented line."""
         if self.body is None:
-            self.report(self.start(line), "this line is indented, but belongs to no kernel", "remove the blanks before it")
+            self.report(
+                self.start(line),
+                "this line is indented, but belongs to no kernel",
+                "remove the blanks before it",
+            )
             self.body = _Body(None)
         elif self.body.indent is None:
             self.check_first_indent(line)
@@ -143,7 +149,11 @@ class _File:
             self.bad_indent(line, self.body.indent)
         kind = self.kind(line)
         if kind in _TOP:
-            self.report(self.start(line), f"a '{_first(line)}' line is not part of a kernel", "remove the blanks before it")
+            self.report(
+                self.start(line),
+                f"a '{_first(line)}' line is not part of a kernel",
+                "remove the blanks before it",
+            )
         elif kind is None:
             self.unknown(line)
             self.body.incomplete = True
@@ -151,10 +161,13 @@ class _File:
             self.statement(kind, line)
 
     def check_first_indent(self, line: Line) -> None:
-        assert self.body is not None and self.base is not None
+        assert self.body is not None
+        assert self.base is not None
         self.body.indent = line.indent
         if " " in line.indent and "\t" in line.indent:
-            self.report(self.start(line), "the indentation mixes tabs and blanks", "indent with blanks only")
+            self.report(
+                self.start(line), "the indentation mixes tabs and blanks", "indent with blanks only"
+            )
         elif not line.indent.startswith(self.base):
             self.bad_indent(line, self.base)
 
@@ -173,7 +186,9 @@ class _File:
         node = self.define(line) if kind == "function" else self.phrase(kind, line)
         self.body.incomplete |= node is None
         if node is None and kind == "let":
-            node = syntax.Let(self.start(line), Name(self.start(line), _first(line)), Broken(self.start(line)))
+            node = syntax.Let(
+                self.start(line), Name(self.start(line), _first(line)), Broken(self.start(line))
+            )
         if isinstance(node, syntax.Let | syntax.AxisLine | Def | syntax.Assert):
             self.body.statements.append(node)
 
@@ -248,7 +263,11 @@ class _File:
 
     def function(self, node: Def) -> None:
         if node.name.name in self.program.functions:
-            self.report(node.name.span, f"the function '{node.name.name}' is defined twice", "give one another name")
+            self.report(
+                node.name.span,
+                f"the function '{node.name.name}' is defined twice",
+                "give one another name",
+            )
         else:
             self.program.functions[node.name.name] = node
 
@@ -263,7 +282,11 @@ class _File:
             self.report(head.name.span, message, "indent them below its first line")
             head = replace(head, broken=True)
         if head.name.name in self.program.kernels:
-            self.report(head.name.span, f"the kernel '{head.name.name}' is defined twice", "give one another name")
+            self.report(
+                head.name.span,
+                f"the kernel '{head.name.name}' is defined twice",
+                "give one another name",
+            )
         else:
             self.program.kernels[head.name.name] = head
 
@@ -278,8 +301,13 @@ def _no_statement(word: str, after: str, text: str) -> tuple[str, str | None]:
     if word in FOREIGN:
         return f"the language has no '{word}' line", FOREIGN[word]
     if after[:1] == "[" and re.search(r"\]\s*=(?!=)", text):
-        return f"'{word}' is not defined by this line", f"write {word} = EXPR: the axes are those of the expression"
+        return (
+            f"'{word}' is not defined by this line",
+            f"write {word} = EXPR: the axes are those of the expression",
+        )
     if after[1:2] == "=" and after[:1] in "+-*/:":
-        return f"'{after}' is not in the language", f"write {word} = {word} {after[0]} …" if after[0] != ":" else f"write {word} = …"
+        return f"'{after}' is not in the language", f"write {word} = {word} {after[0]} …" if after[
+            0
+        ] != ":" else f"write {word} = …"
     hint = near(word, list(_WORDS)) if after[:1].isalnum() or after[:1] == "_" else None
     return "this line is no statement", hint or "write NAME = EXPR"

@@ -17,7 +17,7 @@ from tilec import grammar, syntax
 from tilec.errors import Diagnostic, Span
 from tilec.lines import Line
 from tilec.syntax import Expr, Item, Name
-from tilec.wording import unexpected_character, unexpected_token
+from tilec.wording import Unexpected, unexpected_character, unexpected_token
 
 DEPTH = 200
 """How deep an expression may nest, operators included."""
@@ -39,19 +39,26 @@ class Mistake(Exception):
 
 @functools.cache
 def _parser() -> lark.Lark:
-    return lark.Lark(grammar.source("tile"), parser="lalr", start=list(KINDS), propagate_positions=True)
+    return lark.Lark(
+        grammar.source("tile"), parser="lalr", start=list(KINDS), propagate_positions=True
+    )
 
 
 def read(kind: str, line: Line, file: str) -> Phrase:
     """The phrase of a logical line; `kind` is one of KINDS. Raises Mistake."""
     place = _Place(file, line.number - 1)
     try:
-        tree = _parser().parse(line.text, start=kind)
+        tree: Any = cast(Any, _parser()).parse(line.text, start=kind)
     except UnexpectedCharacters as e:
-        span = Span(file, place.line + e.line, e.column, place.line + e.line, e.column + 1)
-        raise Mistake(span, *unexpected_character(e.char)) from None
+        at = place.line + e.line
+        span = Span(file, at, e.column, at, e.column + 1)
+        raise Mistake(span, *unexpected_character(line.text[e.pos_in_stream or 0])) from None
     except UnexpectedToken as e:
-        raise Mistake(place.of(e.token), *unexpected_token(e, kind, line.text)) from None
+        token: Any = e.token  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        expected = frozenset(map(str, e.accepts or e.expected))
+        before = line.text[: e.pos_in_stream or 0].rstrip()
+        unexpected = Unexpected(str(token), str(token.type), expected, before)
+        raise Mistake(place.of(token), *unexpected_token(unexpected, kind)) from None
     return cast(Phrase, _build(tree, place))
 
 
@@ -64,10 +71,11 @@ class _Place:
 
     def of(self, x: lark.Token | Meta) -> Span:
         """The span of a token or of a subtree. That of the end of the line is the place just behind it."""
-        assert x.line and x.column and x.end_line and x.end_column
-        if isinstance(x, lark.Token) and x.type == "$END":
-            return Span(self.file, self.line + x.end_line, x.end_column, self.line + x.end_line, x.end_column + 1)
-        return Span(self.file, self.line + x.line, x.column, self.line + x.end_line, x.end_column)
+        first, column = self.line + (x.line or 1), x.column or 1
+        last, end = self.line + (x.end_line or 1), x.end_column or 1
+        if isinstance(x, lark.Token) and str(x.type) == "$END":
+            return Span(self.file, last, end, last, end + 1)
+        return Span(self.file, first, column, last, end)
 
 
 def _build(tree: lark.Tree[lark.Token], place: _Place) -> object:
@@ -76,12 +84,20 @@ def _build(tree: lark.Tree[lark.Token], place: _Place) -> object:
     depth: dict[int, int] = {}
     for part in tree.iter_subtrees():
         below = 1 + max((depth.get(id(c), 0) for c in part.children), default=0)
-        span = place.of(part.meta) if not part.meta.empty else Span(place.file, place.line + 1, 1, place.line + 1, 2)
+        span = (
+            place.of(part.meta)
+            if not part.meta.empty
+            else Span(place.file, place.line + 1, 1, place.line + 1, 2)
+        )
         if below > DEPTH:
-            raise Mistake(span, f"this expression nests deeper than {DEPTH}", "give parts of it names of their own")
+            raise Mistake(
+                span,
+                f"this expression nests deeper than {DEPTH}",
+                "give parts of it names of their own",
+            )
         children = [done.get(id(c), c) for c in part.children]
         depth[id(part)] = below
-        done[id(part)] = _BUILDERS[cast(str, part.data)](_Node(place, span, children))
+        done[id(part)] = _BUILDERS[part.data](_Node(place, span, children))
     return done[id(tree)]
 
 
@@ -95,8 +111,8 @@ class _Node:
 
     def name(self, k: int = 0) -> Name:
         """The child `k`, a NAME."""
-        token = self.children[k]
-        if token in RESERVED:
+        token = cast(lark.Token, self.children[k])
+        if str(token) in RESERVED:
             message = f"'{token}' is a word of the language, not a name"
             raise Mistake(self.place.of(token), message, "choose another name")
         return Name(self.place.of(token), str(token))
@@ -127,13 +143,19 @@ def number(text: str, span: Span) -> int | float:
     else:
         return _float(text, span)
     if value >= 1 << 63:
-        raise Mistake(span, "this integer does not fit in 64 bits", "write it as a float, with a decimal point")
+        raise Mistake(
+            span,
+            "this integer does not fit in 64 bits",
+            "write it as a float, with a decimal point",
+        )
     return value
 
 
 def _float(text: str, span: Span) -> float:
     if not re.fullmatch(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
-        raise Mistake(span, f"'{_short(text)}' is neither a number nor a name", "names begin with a letter")
+        raise Mistake(
+            span, f"'{_short(text)}' is neither a number nor a name", "names begin with a letter"
+        )
     value = float(text)
     if math.isinf(value):
         raise Mistake(span, f"{_short(text)} is larger than any float", "write inf for infinity")
@@ -178,7 +200,9 @@ def _brackets(node: _Node) -> Expr:
     tensor, index = node.children
     if not isinstance(tensor, Name):
         message = "only a tensor parameter can be indexed"
-        raise Mistake(node.span, message, "a value has no brackets: its axes are those of its expression")
+        raise Mistake(
+            node.span, message, "a value has no brackets: its axes are those of its expression"
+        )
     return syntax.Index(node.span, tensor, tuple(index))
 
 

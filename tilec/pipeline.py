@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from tilec.errors import ArgumentError
 from tilec.ir import Kernel
-from tilec.target import CPU, REFERENCE, Target
+from tilec.target import CPU, CUDA, REFERENCE, Target
 
 TENSOR = ("expand", "simplify", "exp2", "contract", "fuse", "online")
 """Passes over whole tensors. `exp2` looks for the maxima that `expand` leaves; `online` needs the groups of `fuse`."""
@@ -26,7 +26,7 @@ TENSOR = ("expand", "simplify", "exp2", "contract", "fuse", "online")
 TILE = ("specialise", "tile", "prune", "place")
 """From groups to tiles. `specialise` needs the streamed axes of `online`; `prune` the windows of `tile`; `place` is last."""
 
-TARGETS = {t.name: t for t in (CPU, REFERENCE)}
+TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
 PASSES = tuple(dict.fromkeys(TENSOR + TILE))

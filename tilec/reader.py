@@ -1,12 +1,10 @@
 """Reads the text form of the IR: `read(show(kernel)) == [kernel]`.
 
-The grammar (`grammar/ir.lark`) knows one form of op. What an op's word means, and which operand or attribute goes into
-which field, follows from the op classes of `tilec.ir`.
+The grammar (`grammar/ir.lark`) knows one form of op; `tilec.assemble` makes the op that is meant.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 import math
@@ -17,10 +15,11 @@ from typing import Any, cast, get_args
 import lark
 from lark import Token
 
-from tilec import grammar, ir
+from tilec import grammar
+from tilec.assemble import Extents, Keyword, Mistake, Text, assemble, near
 from tilec.dtypes import SIZES, DType
 from tilec.errors import Diagnostic, SourceError, Span
-from tilec.functions import FUNCTIONS, REDUCTIONS
+from tilec.functions import FUNCTIONS
 from tilec.ir import (
     ABSENT,
     Argument,
@@ -37,7 +36,7 @@ from tilec.ir import (
     Value,
 )
 from tilec.scalar import INFIX, Scalar, evaluable, is_natural
-from tilec.text import LITERALS, TEXT, Part, parts
+from tilec.text import LITERALS
 
 MAX_REGIONS = 64
 """How deep regions may be nested."""
@@ -45,14 +44,6 @@ MAX_REGIONS = 64
 MAX_OPERATORS = 250
 """How deep the operators of a scalar expression may be nested."""
 
-_PLAIN: tuple[type[Op], ...] = (
-    *(ir.Load, ir.Store, ir.Buffer, ir.Cast, ir.Contract),
-    *(ir.Yield, ir.Group, ir.Grid, ir.For, ir.If),
-)
-_OPS: dict[str, type[Op]] = {
-    **{op.word: op for op in _PLAIN},
-    **dict.fromkeys(("first", "last"), ir.Edge),
-}
 _SIGNS = {sign: function for function, (sign, _) in INFIX.items()}
 _FORM = "an op is written `name: type = word(operands, attribute=value)`"
 
@@ -65,7 +56,7 @@ def read(text: str, file: str = "<ir>") -> list[Kernel]:
     try:
         _check_depth(text)
         return cast(Any, _parser()).parse(text + "\n")
-    except _Mistake as e:
+    except Mistake as e:
         raise _error(text, file, e.line, e.column, e.width, e.message, e.hint) from None
     except lark.UnexpectedCharacters as e:
         found = text[e.pos_in_stream : cast(int, e.pos_in_stream) + 1]
@@ -81,18 +72,6 @@ def _parser() -> lark.Lark:
 
 
 # ---- mistakes
-
-
-class _Mistake(Exception):
-    """A mistake at a token, or where only the line is known, in that line."""
-
-    def __init__(self, at: Token | tuple[int, int], message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message, self.hint = message, hint
-        if isinstance(at, Token):
-            self.line, self.column, self.width = at.line or 1, at.column or 1, len(at)
-        else:
-            (self.line, self.column), self.width = at, 1
 
 
 def _error(
@@ -113,11 +92,6 @@ def _unexpected(text: str, file: str, token: Token) -> SourceError:
     return _error(text, file, line, column, len(token), f"unexpected {str(token)!r}", _FORM)
 
 
-def _near(word: str, words: Iterable[str]) -> str | None:
-    found = difflib.get_close_matches(word, sorted(words), 1)
-    return f"did you mean {found[0]}?" if found else None
-
-
 def _check_depth(text: str) -> None:
     # Passes recurse into regions, so their depth must be bounded. Braces in strings and comments
     # count too, which only makes the bound stricter.
@@ -125,7 +99,7 @@ def _check_depth(text: str) -> None:
     for n, line in enumerate(text.split("\n"), 1):
         depth += line.count("{") - line.count("}")
         if depth > MAX_REGIONS:
-            raise _Mistake((n, 1), f"regions are nested more than {MAX_REGIONS} deep")
+            raise Mistake((n, 1), f"regions are nested more than {MAX_REGIONS} deep")
 
 
 # ---- what the parser calls, rule by rule
@@ -140,23 +114,12 @@ class _Part:
     bare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Keyword:
-    name: Token
-    value: Any
-
-
-class _Text(str):
-    """A string between quotes, which is no name."""
-
-
-_Extents = list[tuple[str, "int | None"]]
 _inline = cast(Any, lark.v_args(inline=True))  # pyright: ignore[reportUnknownMemberType]
 
 
 def _int(token: Token) -> int:
     if len(token) > 4000:
-        raise _Mistake(token, "an integer literal has more than 4000 digits")
+        raise Mistake(token, "an integer literal has more than 4000 digits")
     return int(token)
 
 
@@ -174,12 +137,12 @@ def _string(token: Token) -> str:
     try:
         return json.loads(token)
     except ValueError:
-        raise _Mistake(token, "a string with an escape that JSON does not have") from None
+        raise Mistake(token, "a string with an escape that JSON does not have") from None
 
 
 def _dtype(token: Token) -> DType:
     if token not in SIZES:
-        raise _Mistake(token, f"{str(token)!r} is no element type", f"there are {', '.join(SIZES)}")
+        raise Mistake(token, f"{str(token)!r} is no element type", f"there are {', '.join(SIZES)}")
     return str(token)  # type: ignore[return-value]
 
 
@@ -218,7 +181,7 @@ class _Build(lark.Transformer[Token, Any]):
     def argument(self, name: str, type: Token, default: Scalar | None) -> Argument:
         if type not in ("int", "float", "bool"):
             hint = "a tensor is written `Q: f32[B, H]`, a scalar has type int, float or bool"
-            raise _Mistake(type, f"{str(type)!r} is no type of a scalar argument", hint)
+            raise Mistake(type, f"{str(type)!r} is no type of a scalar argument", hint)
         return Argument(name, str(type), default)  # type: ignore[arg-type]
 
     @_inline
@@ -252,7 +215,7 @@ class _Build(lark.Transformer[Token, Any]):
         then: Body | None,
         orelse: Body | None,
     ) -> Op:
-        return _op(
+        return assemble(
             results or (), word, items, arguments, [b for b in (then, orelse) if b is not None]
         )
 
@@ -267,9 +230,9 @@ class _Build(lark.Transformer[Token, Any]):
     @_inline
     def type(self, dtype: Token, *rest: Any) -> Type:
         *extents, space = rest
-        found: _Extents = [x for x in extents if x is not None]
+        found: Extents = [x for x in extents if x is not None]
         if space is not None and space not in get_args(Space):
-            raise _Mistake(
+            raise Mistake(
                 space, f"{str(space)!r} is no memory space", "there are hbm, sram and reg"
             )
         place = None if space is None else str(space)
@@ -280,14 +243,14 @@ class _Build(lark.Transformer[Token, Any]):
         return name, None if n is None else _int(n)
 
     @_inline
-    def keyword(self, name: Token, value: Any) -> _Keyword:
-        return _Keyword(name, value)
+    def keyword(self, name: Token, value: Any) -> Keyword:
+        return Keyword(name, value)
 
     @_inline
-    def text(self, token: Token) -> _Text:
-        return _Text(_string(token))
+    def text(self, token: Token) -> Text:
+        return Text(_string(token))
 
-    def listing(self, items: list[Any]) -> _Extents:
+    def listing(self, items: list[Any]) -> Extents:
         return [x for x in items if x is not None]
 
     @_inline
@@ -310,7 +273,7 @@ class _Build(lark.Transformer[Token, Any]):
     @_inline
     def negative_word(self, name: Token) -> Operand:
         if name != "inf":
-            raise _Mistake(name, f"-{name} is no operand", "only a number or inf can have a sign")
+            raise Mistake(name, f"-{name} is no operand", "only a number or inf can have a sign")
         return -math.inf
 
     @_inline
@@ -342,8 +305,8 @@ class _Build(lark.Transformer[Token, Any]):
     @_inline
     def call(self, name: Token, *operands: _Part | None) -> _Part:
         if not evaluable(name):
-            raise _Mistake(
-                name, f"no scalar function is called {str(name)!r}", _near(name, FUNCTIONS)
+            raise Mistake(
+                name, f"no scalar function is called {str(name)!r}", near(name, FUNCTIONS)
             )
         return _node(name, str(name), *_present(operands))
 
@@ -377,134 +340,5 @@ class _Build(lark.Transformer[Token, Any]):
 def _node(at: Token | tuple[int, int], function: str, *operands: _Part) -> _Part:
     depth = 1 + max((x.depth for x in operands), default=0)
     if depth > MAX_OPERATORS:
-        raise _Mistake(at, f"an expression is nested more than {MAX_OPERATORS} deep")
+        raise Mistake(at, f"an expression is nested more than {MAX_OPERATORS} deep")
     return _Part((function, *(x.scalar for x in operands)), depth)
-
-
-# ---- one op: from its word and its items to the fields of its class
-
-
-def _op(
-    results: tuple[Value, ...],
-    word: Token,
-    items: tuple[Any, ...],
-    arguments: tuple[Value | str, ...] | None,
-    blocks: list[Body],
-) -> Op:
-    given = {str(x.name): x for x in items if isinstance(x, _Keyword)}
-    positional = [x for x in items if not isinstance(x, _Keyword)]
-    if len(given) + len(positional) < len(items):
-        raise _Mistake(word, f"an attribute of {word} is given twice")
-    op = _class_of(word, "over" in given)
-    fields: dict[str, Any] = {"results": results}
-    for part in parts(op):
-        if part.place == "word":
-            fields[part.name] = str(word)
-        elif part.place == "positional":
-            fields[part.name] = _name_or_operand(
-                word, part, positional.pop(0) if positional else None
-            )
-        elif part.place == "spread":
-            fields[part.name], positional = tuple(positional), []
-        elif part.place == "region":
-            fields[part.name] = _block(word, blocks)
-        elif part.place == "arguments":
-            fields[part.name] = _arguments(word, results, arguments or ())
-            arguments = None
-        elif part.name in given:
-            fields[part.name] = _attribute(part, given.pop(part.name))
-        elif part.required:
-            raise _Mistake(word, f"{word} needs {part.name}=")
-    _nothing_left(word, op, given, positional, arguments, blocks)
-    return op(**fields)
-
-
-def _class_of(word: Token, reduces: bool) -> type[Op]:
-    if word in _OPS:
-        return _OPS[word]
-    if reduces and word in REDUCTIONS:
-        return ir.Reduce
-    if word in FUNCTIONS:
-        return ir.Map
-    if word in REDUCTIONS:
-        raise _Mistake(word, f"{word} needs over=")
-    hint = _near(word, {*_OPS, *FUNCTIONS, *REDUCTIONS})
-    raise _Mistake(word, f"no op is called {str(word)!r}", hint)
-
-
-def _nothing_left(
-    word: Token,
-    op: type[Op],
-    given: dict[str, _Keyword],
-    positional: list[Any],
-    arguments: Any,
-    blocks: list[Body],
-) -> None:
-    for x in given.values():
-        names = [p.name for p in parts(op) if p.place == "keyword"]
-        hint = f"it takes {', '.join(names)}" if names else "it takes none"
-        raise _Mistake(x.name, f"{word} has no attribute {x.name}", hint)
-    if positional:
-        raise _Mistake(word, f"{word} takes fewer operands")
-    if arguments:
-        raise _Mistake(word, f"{word} has no arguments")
-    if blocks:
-        raise _Mistake(word, f"{word} has fewer regions")
-
-
-def _name_or_operand(word: Token, part: Part, x: Any) -> Any:
-    if x is None:
-        raise _Mistake(word, f"{word} needs one more operand, its {part.name}")
-    if part.type == "str" and not isinstance(x, str):
-        raise _Mistake(word, f"the {part.name} of {word} must be a name")
-    return x
-
-
-def _block(word: Token, blocks: list[Body]) -> Body:
-    if not blocks:
-        raise _Mistake(word, f"{word} needs one more region {{ … }}")
-    return blocks.pop(0)
-
-
-def _arguments(
-    word: Token, results: tuple[Value, ...], arguments: tuple[Value | str, ...]
-) -> tuple[Value, ...]:
-    if any(isinstance(x, str) for x in arguments) and len(arguments) != len(results):
-        raise _Mistake(word, f"{word} has {len(results)} results and {len(arguments)} arguments")
-    return tuple(
-        Value(x, results[n].type) if isinstance(x, str) else x for n, x in enumerate(arguments)
-    )
-
-
-def _attribute(part: Part, keyword: _Keyword) -> Any:
-    """The value of an attribute, checked against the annotation of its field."""
-    x = keyword.value
-
-    def wrong(expected: str) -> _Mistake:
-        return _Mistake(keyword.name, f"{keyword.name} must be {expected}")
-
-    if part.type == "tuple[str, ...]":
-        if isinstance(x, str) and not isinstance(x, _Text):
-            return (x,)
-        if not isinstance(x, list) or any(n is not None for _, n in cast(_Extents, x)):
-            raise wrong("an axis or a list of axes")
-        return tuple(a for a, _ in cast(_Extents, x))
-    if part.type == "tuple[tuple[str, int], ...]":
-        if not isinstance(x, list) or any(n is None for _, n in cast(_Extents, x)):
-            raise wrong("a list of axes with their tile extents, [b:1, i:128]")
-        return tuple(cast("list[tuple[str, int]]", x))
-    if (part.type == TEXT) != isinstance(x, _Text):
-        raise wrong("text between quotes" if part.type == TEXT else "a name or a literal")
-    if isinstance(x, _Text):
-        return str(x)
-    if isinstance(x, list):
-        raise wrong("one value")
-    if part.type == "bool" and not isinstance(x, bool):
-        raise wrong("true or false")
-    if part.type == "int | None" and (isinstance(x, bool) or not isinstance(x, int)):
-        raise wrong("an integer")
-    if part.type in ("str", "DType") and not isinstance(x, str):
-        raise wrong("a name")
-    if part.type == "DType" and x not in SIZES:
-        raise wrong(f"one of {', '.join(SIZES)}")
-    return x

@@ -1,118 +1,146 @@
-"""Reductions to ops, also over axes that the operand does not vary over.
-
-`sum[j](x)` of an x without j is N·x. No op of the IR introduces an axis, and none needs to: such a reduction is written
-without it, from the axis's length n:
-
-    sum   n·x (0 where n = 0)      mean  x (NaN where n = 0)     any  x and n > 0     all  x or n = 0
-    max   x (-inf where n = 0)     min   x (inf where n = 0)     logsumexp  x + log n
-    softmax  the softmax of x + log n over the other axes, divided by n
-"""
+"""Reductions: which axes they bind, and how those of functions stay apart from those of their callers."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilec.errors import Span
-from tilec.lowering import lower_scalar
-from tilec.scope import KindOf, Term
+from tilec import syntax, unknown
+from tilec.ir import Axis, fresh
+from tilec.lacking import reduce
+from tilec.scope import CONSTANTS, FAILED, REDUCTIONS, Frame, Term
+from tilec.syntax import Name
 
 if TYPE_CHECKING:
     from tilec.elaborate import Elaborator
 
-_LOWEST, _HIGHEST = -(2**63), 2**63 - 1
+
+def reduction(el: Elaborator, e: syntax.Reduction, frame: Frame) -> Term:
+    fn = e.fn.name
+    if fn not in REDUCTIONS:
+        unknown.no_reduction(el, e)
+    axes = _bound(el, e, frame)
+    if not e.args or len(e.args) > 1 and fn not in ("softmax", "logsumexp"):
+        el.report(e.span, f"'{fn}[…]' takes 1 argument, not {len(e.args)}")
+        axes = None
+    inner = frame if axes is None else _without_capture(el, e, axes, frame)
+    x = el.term(e.args[0], inner) if e.args else FAILED
+    logits = [el.term(a, frame) for a in e.args[1:]]
+    if axes is None or fn not in REDUCTIONS or x.failed or any(a.failed for a in logits):
+        return FAILED
+    bound = tuple(inner.axes.get(name, axis) for name, axis in axes)
+    if _captured(el, e, axes, inner, frame) or not _fit(el, e, bound, logits):
+        return FAILED
+    el.count(e.span)
+    out = reduce(el, e.span, fn, x, logits, bound)
+    gone: frozenset[str] = frozenset() if fn == "softmax" else frozenset(bound)
+    mentions = frozenset[str]().union(x.mentions - gone, *(a.mentions for a in logits))
+    return replace(out, mentions=mentions, bare=None, scalar=None)
 
 
-def reduce(e: Elaborator, span: Span, fn: str, x: Term, logits: list[Term], axes: tuple[str, ...]) -> Term:
-    """The reduction `fn` of x over `axes`, with further logits."""
-    if fn in ("any", "all"):
-        x = e.truth(span, x)
-    over = tuple(a for a in axes if a in x.axes)
-    if len(over) < len(axes):
-        n = _length(e, span, [a for a in axes if a not in x.axes])
-        return _without(e, span, fn, x, logits, over, n)
-    return _reduce(e, span, fn, x, logits, over)
-
-
-def _reduce(e: Elaborator, span: Span, fn: str, x: Term, logits: list[Term], over: tuple[str, ...]) -> Term:
-    if not over:
-        return x
-    e.builder.span = span
-    more = (a.operand for a in logits)
-    operand = e.builder.reduce(fn, x.operand, *more, over=over, name=e.new_name("t"))
-    return Term(operand, e.builder.types[operand].axes, _kind(fn, x))
-
-
-def _kind(fn: str, x: Term) -> KindOf:
-    if fn in ("any", "all"):
-        return "bool"
-    if fn in ("sum", "max", "min"):
-        return "int" if x.kind == "bool" else x.kind
-    return "float"
-
-
-def _length(e: Elaborator, span: Span, axes: list[str]) -> Term:
-    """How many positions some axes have together."""
-    out = Term(1, kind="int")
-    for k, a in enumerate(axes):
-        e.builder.span = span
-        extent = Term(lower_scalar(e.builder, e.names.axes[a].extent), kind="int")
-        out = extent if k == 0 else e.emit(span, "mul", "int", out, extent)
+def _bound(el: Elaborator, e: syntax.Reduction, frame: Frame) -> list[tuple[str, str]] | None:
+    """The axes a reduction binds: the name it writes for each, and the axis. None: that is reported."""
+    if not e.axes:
+        el.report(e.span, f"'{e.fn.name}[]' says no axis", f"write {e.fn.name}[j](…)")
+        return None
+    out: list[tuple[str, str]] = []
+    for name in e.axes:
+        axis = _bound_axis(el, e, name, frame)
+        if axis is None:
+            return None
+        if any(axis == a for _, a in out):
+            el.report(
+                name.span,
+                f"'{e.fn.name}' reduces over '{name.name}' twice",
+                "name each axis once",
+            )
+            return None
+        out.append((name.name, axis))
     return out
 
 
-def _without(
-    e: Elaborator, span: Span, fn: str, x: Term, logits: list[Term], over: tuple[str, ...], n: Term
-) -> Term:
-    """The reduction over `over`, and over further axes of n positions in all that x does not have."""
-    some = e.emit(span, "gt", "bool", n, Term(0, kind="int"))
-    if fn == "sum":
-        total = e.emit(span, "mul", _kind(fn, x), _reduce(e, span, fn, x, logits, over), n)
-        return _where(e, span, some, total, 0.0 if x.kind == "float" else 0)
-    if fn in ("max", "min"):
-        whole = (_LOWEST, _HIGHEST) if x.kind == "int" else (-math.inf, math.inf)
-        return _where(e, span, some, _number(e, span, fn, x, over), whole[fn == "min"])
-    if fn == "mean":
-        mean = _reduce(e, span, fn, x, logits, over) if over else e.emit(span, "mul", "float", x, Term(1.0))
-        return _where(e, span, some, mean, math.nan)
-    if fn == "any":
-        return e.emit(span, "and", "bool", _reduce(e, span, fn, x, logits, over), some)
-    if fn == "all":
-        none = e.emit(span, "not", "bool", some)
-        return e.emit(span, "or", "bool", _reduce(e, span, fn, x, logits, over), none)
-    more = e.emit(span, "add", "float", x, e.emit(span, "log", "float", n))
-    if fn == "logsumexp":
-        return _reduce(e, span, fn, more, logits, over) if over else _log_add(e, span, more, logits)
-    if over:
-        weights = _reduce(e, span, fn, more, logits, over)
-    else:
-        total = _log_add(e, span, more, logits)
-        weights = e.emit(span, "exp", "float", e.emit(span, "sub", "float", more, total))
-    return e.emit(span, "div", "float", weights, n)
+def _bound_axis(el: Elaborator, e: syntax.Reduction, name: Name, frame: Frame) -> str | None:
+    if name.name in frame.params:
+        term = frame.params[name.name]
+        if term.bare is None and not term.failed and not el.generic:
+            message = f"'{name.name}' is a parameter of '{frame.function}', and here it is no axis"
+            el.report(name.span, message, "pass an axis by its name")
+        return term.bare
+    if not (el.generic and frame.top) and (why := el.names.no_axis(name.name)):
+        el.report(
+            name.span,
+            f"'{name.name}' is {why}: '{e.fn.name}' reduces over axes",
+            _another(name.name),
+        )
+        return None
+    if name.name in el.names.axes:
+        return frame.axes.get(name.name, name.name)
+    if not el.generic:
+        unknown.no_such_name(el, name, frame)
+    return None
 
 
-def _number(e: Elaborator, span: Span, fn: str, x: Term, over: tuple[str, ...]) -> Term:
-    """A max or a min over `over`; of a boolean it is an integer."""
-    if over or x.kind != "bool":
-        return _reduce(e, span, fn, x, [], over)
-    return e.emit(span, "add", "int", x, Term(0, kind="int"))
+def _without_capture(
+    el: Elaborator, e: syntax.Reduction, axes: list[tuple[str, str]], frame: Frame
+) -> Frame:
+    """The frame of a reduction's operand: an axis that the function's own text names, and an argument of it
+    mentions, becomes one of its own."""
+    own = {n.name for a in e.args[:1] for n in syntax.walk(a) if isinstance(n, Name)}
+    mentioned = frozenset[str]().union(
+        *(frame.params[n].mentions for n in own if n in frame.params)
+    )
+    renamed = {
+        name: _twin(el, name, mentioned)
+        for name, axis in axes
+        if name not in frame.params and name in own and axis in mentioned
+    }
+    return replace(frame, axes={**frame.axes, **renamed}) if renamed else frame
 
 
-def _where(e: Elaborator, span: Span, some: Term, x: Term, empty: int | float) -> Term:
-    kind: KindOf = "float" if isinstance(empty, float) else x.kind
-    return e.emit(span, "select", kind, some, x, Term(empty, kind=kind))
+def _twin(el: Elaborator, name: str, mentioned: frozenset[str]) -> str:
+    """Another axis with the range of `name`, that no argument mentions."""
+    twins = el.twins.setdefault(name, [])
+    for twin in twins:
+        if twin not in mentioned:
+            return twin
+    twin = fresh(name, el.builder.taken)
+    twins.append(twin)
+    el.names.axes[twin] = el.names.axes[name]
+    kernel = el.builder.kernel
+    el.builder.kernel = replace(kernel, axes=(*kernel.axes, Axis(twin, el.names.axes[name].extent)))
+    return twin
 
 
-def _log_add(e: Elaborator, span: Span, x: Term, logits: list[Term]) -> Term:
-    """The log-sum-exp of single numbers."""
-    if not logits:
-        return x
-    top = x
-    for a in logits:
-        top = e.emit(span, "max", "float", top, a)
-    total: Term | None = None
-    for a in (x, *logits):
-        weight = e.emit(span, "exp", "float", e.emit(span, "sub", "float", a, top))
-        total = weight if total is None else e.emit(span, "add", "float", total, weight)
-    assert total is not None
-    return e.emit(span, "add", "float", top, e.emit(span, "log", "float", total))
+def _captured(
+    el: Elaborator, e: syntax.Reduction, axes: list[tuple[str, str]], inner: Frame, frame: Frame
+) -> bool:
+    """Reports a kernel's value that varies over an axis which had to be renamed here."""
+    for name, axis in axes:
+        if inner.axes.get(name) == frame.axes.get(name):
+            continue
+        for n in syntax.walk(e.args[0]):
+            if not isinstance(n, Name) or n.name in frame.params or n.name not in el.names.values:
+                continue
+            if axis in el.names.values[n.name].axes:
+                both = f"'{n.name}' varies over '{name}', and so does an argument of '{frame.function}'"
+                el.report(n.span, both, f"use another index than '{name}' in the call")
+                return True
+    return False
+
+
+def _fit(el: Elaborator, e: syntax.Reduction, bound: tuple[str, ...], logits: list[Term]) -> bool:
+    for a, arg in zip(logits, e.args[1:], strict=True):
+        over = [x for x in bound if x in a.axes]
+        if over:
+            message = f"a further logit of '{e.fn.name}' must not vary over '{over[0]}'"
+            el.report(
+                arg.span,
+                message,
+                "it is one more term of each row; add what varies to the first argument",
+            )
+            return False
+    return True
+
+
+def _another(name: str) -> str | None:
+    return "use another index" if name not in CONSTANTS else None

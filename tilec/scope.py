@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, NoReturn, TypeAlias
 
 from tilec import scalar
 from tilec.dtypes import SIZES as DTYPES
@@ -27,9 +27,8 @@ CONSTANTS: dict[str, float | bool] = {
 }
 REDUCTIONS = ("sum", "max", "min", "mean", "any", "all", "logsumexp", "softmax")
 SCALAR_TYPES: tuple[Kind, ...] = ("int", "float", "bool")
-POINTWISE = tuple(
-    f.name for f in FUNCTIONS.values() if f.result == "float" and f.most == 1 and f.name != "uniform"
-) + ("abs", "isfinite")
+_FLOATS = (f.name for f in FUNCTIONS.values() if f.result == "float" and f.most == 1)
+POINTWISE = (*_FLOATS, "abs", "isfinite")
 BUILT_IN = (*POINTWISE, "min", "max", "pow", "atan2", "clamp", "uniform", *DTYPES)
 
 
@@ -53,6 +52,23 @@ class Term:
 
 
 FAILED = Term(0, failed=True)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where an expression stands: in a kernel, or in a function.
+
+    `params`: the function's arguments. `top`: a function of the file, which sees nothing of the kernel. `axes`: axes that
+    a reduction renamed, so that it does not bind a caller's.
+    """
+
+    params: Mapping[str, Term] = field(default_factory=dict[str, Term])
+    top: bool = False
+    function: str | None = None
+    axes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+KERNEL = Frame()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,8 @@ class Names:
     """Where each value is first defined, those to come included."""
     functions: dict[str, Def] = field(default_factory=dict[str, Def])
     """The functions of the file."""
+    always: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """The parameters that each function looks at in any case, not only under an `if`."""
     local: dict[str, Def] = field(default_factory=dict[str, Def])
     """The functions of the kernel, those to come included."""
     incomplete: bool = False
@@ -118,6 +136,10 @@ MISTAKES = 50
 """How many mistakes are looked for."""
 
 
+STEPS = 100_000
+"""How many parts the expressions of a program may have once its functions are expanded."""
+
+
 class Stop(Exception):
     """There is no use in reading on: a limit is exceeded, which is reported, or enough mistakes are found."""
 
@@ -129,6 +151,7 @@ class Report:
         self.lines = text.split("\n")
         self.diagnostics: list[Diagnostic] = []
         self._seen: set[tuple[Span, str]] = set()
+        self._steps = 0
 
     def __call__(self, span: Span, message: str, hint: str | None = None) -> None:
         """Adds a mistake. Raises Stop when there are enough."""
@@ -138,9 +161,25 @@ class Report:
         if len(self.diagnostics) >= MISTAKES:
             raise Stop
 
+    def step(self, span: Span) -> None:
+        """Counts a part of an expression. Raises Stop where there are too many, which is reported."""
+        self._steps += 1
+        if self._steps > STEPS:
+            self.too_large(span)
+
+    def too_large(self, span: Span) -> NoReturn:
+        """Reports that functions expand to more than can be compiled, and raises Stop."""
+        message = "this program is too large once its functions are expanded"
+        self(span, message, "give a value that is used several times a name of its own")
+        raise Stop
+
     def quote(self, span: Span, other: str) -> str:
         """The text of a short span, or `other`."""
-        if span.line != span.end_line or span.end_column - span.column > 30 or span.line > len(self.lines):
+        if (
+            span.line != span.end_line
+            or span.end_column - span.column > 30
+            or span.line > len(self.lines)
+        ):
             return other
         return self.lines[span.line - 1][span.column - 1 : span.end_column - 1] or other
 
@@ -178,7 +217,11 @@ def in_call_order(functions: Mapping[str, Def], report: Report) -> dict[str, Def
 
 
 def _follow(
-    fn: Name, functions: Mapping[str, Def], out: Mapping[str, Def], path: list[tuple[str, list[Name]]], report: Report
+    fn: Name,
+    functions: Mapping[str, Def],
+    out: Mapping[str, Def],
+    path: list[tuple[str, list[Name]]],
+    report: Report,
 ) -> None:
     ring = [n for n, _ in path]
     if fn.name not in ring:
@@ -186,11 +229,16 @@ def _follow(
         return
     ring = ring[ring.index(fn.name) + 1 :]
     via = f" through {', '.join(ring[:5])}{', …' if len(ring) > 5 else ''}" if ring else ""
-    report(fn.span, f"'{fn.name}' calls itself{via}", "functions are expanded: there is no recursion")
+    report(
+        fn.span, f"'{fn.name}' calls itself{via}", "functions are expanded: there is no recursion"
+    )
 
 
 def _enter(
-    name: str, functions: Mapping[str, Def], done: Mapping[str, Def], path: list[tuple[str, list[Name]]]
+    name: str,
+    functions: Mapping[str, Def],
+    done: Mapping[str, Def],
+    path: list[tuple[str, list[Name]]],
 ) -> None:
     if name in functions and name not in done:
         path.append((name, _calls(functions[name].body)[::-1]))
@@ -200,17 +248,21 @@ def _calls(e: Expr) -> list[Name]:
     return [x.fn for x in walk(e) if isinstance(x, Call)]
 
 
-def always_used(functions: Mapping[str, Def], known: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+def always_used(
+    functions: Mapping[str, Def], known: Mapping[str, frozenset[str]]
+) -> dict[str, frozenset[str]]:
     """The parameters that each function looks at in any case, not only under an `if`. `functions` in call order;
     `known`: the same of other functions they call."""
     out = dict(known)
+    params = {n: [p.name for p in f.params] for n, f in functions.items()}
     for name, node in functions.items():
-        params = {n: [p.name for p in f.params] for n, f in functions.items()}
         out[name] = frozenset(_always(node.body, out, params))
     return out
 
 
-def _always(e: Expr, known: Mapping[str, frozenset[str]], params: Mapping[str, list[str]]) -> Iterator[str]:
+def _always(
+    e: Expr, known: Mapping[str, frozenset[str]], params: Mapping[str, list[str]]
+) -> Iterator[str]:
     match e:
         case Name():
             yield e.name

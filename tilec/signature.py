@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 from tilec import syntax
 from tilec.dtypes import SIZES as DTYPES
@@ -20,16 +19,39 @@ DIMS = 32
 """How many dimensions a tensor may have."""
 
 _ALIASES = {
-    **{"float64": "f64", "double": "f64", "float32": "f32", "float16": "f16", "half": "f16", "bfloat16": "bf16"},
-    **{"int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "fp8": "f8e4m3"},
-    **{"float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2", "int": "i32", "float": "f32", "fp32": "f32", "fp16": "f16"},
+    **{
+        "float64": "f64",
+        "double": "f64",
+        "float32": "f32",
+        "float16": "f16",
+        "half": "f16",
+        "bfloat16": "bf16",
+    },
+    **{
+        "int64": "i64",
+        "int32": "i32",
+        "int16": "i16",
+        "int8": "i8",
+        "uint8": "u8",
+        "fp8": "f8e4m3",
+    },
+    **{
+        "float8_e4m3fn": "f8e4m3",
+        "float8_e5m2": "f8e5m2",
+        "int": "i32",
+        "float": "f32",
+        "fp32": "f32",
+        "fp16": "f16",
+    },
 }
 
 
 class Signature:
     """Reads the parameters of a kernel into `names`. `dtypes`: the element types of the untyped tensors."""
 
-    def __init__(self, node: syntax.KernelDef, names: Names, report: Report, dtypes: Mapping[str, DType]) -> None:
+    def __init__(
+        self, node: syntax.KernelDef, names: Names, report: Report, dtypes: Mapping[str, DType]
+    ) -> None:
         self.node, self.names, self.report, self.dtypes = node, names, report, dtypes
         self.failed = False
 
@@ -56,7 +78,11 @@ class Signature:
                 self.report(p.name.span, message, "give one another name")
                 continue
             if p.name.name == "out":
-                self.report(p.name.span, "a parameter cannot be called 'out': calls use that word", "choose another name")
+                self.report(
+                    p.name.span,
+                    "a parameter cannot be called 'out': calls use that word",
+                    "choose another name",
+                )
             if p.name.name in CONSTANTS:
                 message = f"a parameter cannot be called '{p.name.name}': that is a constant"
                 self.report(p.name.span, message, "choose another name")
@@ -75,21 +101,27 @@ class Signature:
 
     def _tensor(self, p: Item) -> Tensor | None:
         if p.default is not None:
-            self.report(p.default.span, f"the tensor '{p.name.name}' cannot have a default", "only scalars can")
+            self.report(
+                p.default.span,
+                f"the tensor '{p.name.name}' cannot have a default",
+                "only scalars can",
+            )
         dims = [self._dim(d) for d in p.dims or ()]
         if not dims:
             hint = f"a single number is declared {p.name.name}: float"
             self.report(p.span, f"the tensor '{p.name.name}' has no dimension", hint)
             return None
         if len(dims) > DIMS:
-            self.report(p.span, f"the tensor '{p.name.name}' has {len(dims)} dimensions; the most is {DIMS}")
+            self.report(
+                p.span, f"the tensor '{p.name.name}' has {len(dims)} dimensions; the most is {DIMS}"
+            )
             return None
         dtype = self._dtype(p)
         return Tensor(p.name.name, dtype, tuple(dims))
 
     def _dtype(self, p: Item) -> DType:
         if p.type is not None and p.type.name in DTYPES:
-            return cast(DType, p.type.name)
+            return p.type.name
         self.names.untyped.add(p.name.name)
         if p.type is not None:
             _bad_element_type(p.type, self.report)
@@ -106,7 +138,10 @@ class Signature:
         for n in syntax.walk(e):
             if isinstance(n, Name) and n.name not in self.names.dims and n.name not in CONSTANTS:
                 message = f"the dimension '{n.name}' never stands alone, so no argument says how large it is"
-                hint = near(n.name, self.names.dims) or f"declare some tensor with {n.name} as a dimension of its own"
+                hint = (
+                    near(n.name, self.names.dims)
+                    or f"declare some tensor with {n.name} as a dimension of its own"
+                )
                 self.report(n.span, message, hint)
                 return 1
         term = self._scalar(e, "a dimension", "integers and other dimensions")
@@ -125,7 +160,9 @@ class Signature:
 
     def _scalar(self, e: Expr, what: str, may: str) -> Term | None:
         """A scalar expression over the names read so far."""
-        names = Names(dims=self.names.dims, arguments=self.names.arguments, functions=self.names.functions)
+        names = Names(
+            dims=self.names.dims, arguments=self.names.arguments, functions=self.names.functions
+        )
         builder = Builder(Kernel("", self._so_far(), (), (), ()))
         return Elaborator(names, builder, self.report).scalar(e, what, may)
 
@@ -139,7 +176,9 @@ class Signature:
         type = self._scalar_type(p)
         default = None
         if p.default is not None and type is not None:
-            term = self._scalar(p.default, f"the default of '{name}'", "dimensions, numbers and earlier scalars")
+            term = self._scalar(
+                p.default, f"the default of '{name}'", "dimensions, numbers and earlier scalars"
+            )
             default = None if term is None else self._default(p, type, term)
         argument = Argument(name, type or "float", default)
         self.names.arguments[name] = argument
@@ -148,27 +187,41 @@ class Signature:
     def _scalar_type(self, p: Item) -> Kind | None:
         name = p.name.name
         if p.type is not None and p.type.name in SCALAR_TYPES:
-            return cast(Kind, p.type.name)
+            return p.type.name
         if p.type is None:
             hint = f"write {name}[B, H] for a tensor, {name}: float for a number"
             self.report(p.span, f"the parameter '{name}' has neither dimensions nor a type", hint)
         elif p.type.name in DTYPES:
             hint = f"write {name}: {p.type.name}[B, H] for a tensor, {name}: {_number_type(p.type.name)} for a number"
-            self.report(p.type.span, f"'{p.type.name}' is the element type of a tensor, and '{name}' has no dimensions", hint)
+            self.report(
+                p.type.span,
+                f"'{p.type.name}' is the element type of a tensor, and '{name}' has no dimensions",
+                hint,
+            )
         else:
-            self.report(p.type.span, f"no type is called '{p.type.name}'", "a scalar is int, float or bool")
+            self.report(
+                p.type.span, f"no type is called '{p.type.name}'", "a scalar is int, float or bool"
+            )
         return None
 
     def _default(self, p: Item, type: Kind, term: Term) -> Scalar | None:
         assert p.default is not None
         value, span, name = term.scalar, p.default.span, p.name.name
         if (type == "bool") != (term.kind == "bool"):
-            hint = "write true or false" if type == "bool" else "a bool parameter is declared with : bool"
+            hint = (
+                "write true or false"
+                if type == "bool"
+                else "a bool parameter is declared with : bool"
+            )
             self.report(span, f"'{name}' is declared {type}, and its default is another kind", hint)
             return None
         if type == "int" and isinstance(value, float):
             if not value.is_integer():
-                self.report(span, f"'{name}' is declared int, and its default is {value}", f"write {name}: float")
+                self.report(
+                    span,
+                    f"'{name}' is declared int, and its default is {value}",
+                    f"write {name}: float",
+                )
                 return None
             return int(value)
         if type == "float" and isinstance(value, int):
@@ -179,7 +232,11 @@ class Signature:
         for p in items:
             if p.dims is None and p.name.name in self.names.dims:
                 message = f"'{p.name.name}' is a scalar parameter and a dimension"
-                self.report(p.name.span, message, "give one another name; a dimension may be used as a number as it is")
+                self.report(
+                    p.name.span,
+                    message,
+                    "give one another name; a dimension may be used as a number as it is",
+                )
 
 
 def _number_type(dtype: str) -> str:
@@ -188,7 +245,11 @@ def _number_type(dtype: str) -> str:
 
 def _bad_element_type(type: Name, report: Report) -> None:
     alias = _ALIASES.get(type.name.lower())
-    hint = f"did you mean '{alias}'?" if alias else near(type.name, DTYPES) or f"element types: {' '.join(DTYPES)}"
+    hint = (
+        f"did you mean '{alias}'?"
+        if alias
+        else near(type.name, DTYPES) or f"element types: {' '.join(DTYPES)}"
+    )
     message = f"no element type is called '{type.name}'"
     if type.name in SCALAR_TYPES:
         message = f"'{type.name}' is the type of a scalar, not of a tensor's elements"
@@ -200,7 +261,7 @@ def output_dtype(item: Item, report: Report) -> DType | None:
     if item.type is None:
         return None
     if item.type.name in DTYPES:
-        return cast(DType, item.type.name)
+        return item.type.name
     _bad_element_type(item.type, report)
     return None
 
@@ -216,7 +277,11 @@ def output_axes(item: Item, names: Names, report: Report) -> tuple[str, ...] | N
     axes = [_output_axis(d, item, names, report) for d in item.dims]
     for k, a in enumerate(axes):
         if a is not None and a in axes[:k]:
-            report(item.dims[k].span, f"the output '{item.name.name}' has the axis '{a}' twice", "name each axis once")
+            report(
+                item.dims[k].span,
+                f"the output '{item.name.name}' has the axis '{a}' twice",
+                "name each axis once",
+            )
             return None
     return tuple(a for a in axes if a is not None) if None not in axes else None
 
@@ -224,16 +289,31 @@ def output_axes(item: Item, names: Names, report: Report) -> tuple[str, ...] | N
 def _output_axis(e: Expr, item: Item, names: Names, report: Report) -> str | None:
     span: Span = e.span
     if not isinstance(e, Name):
-        report(span, f"an output's brackets hold its axes, and '{item.name.name}' has something else", "write O[b, h, i]")
+        report(
+            span,
+            f"an output's brackets hold its axes, and '{item.name.name}' has something else",
+            "write O[b, h, i]",
+        )
         return None
     if why := names.no_axis(e.name):
-        report(span, f"'{e.name}' is {why}, and an output's brackets hold axes", _lower_hint(e.name, names))
+        report(
+            span,
+            f"'{e.name}' is {why}, and an output's brackets hold axes",
+            _lower_hint(e.name, names),
+        )
         return None
     if e.name not in names.axes and names.incomplete:
         return None
     if e.name not in names.axes:
-        hint = near(e.name, names.axes) or f"use {e.name} as an index of a tensor, or add axis {e.name} < …"
-        report(span, f"nothing says what the axis '{e.name}' of the output '{item.name.name}' ranges over", hint)
+        hint = (
+            near(e.name, names.axes)
+            or f"use {e.name} as an index of a tensor, or add axis {e.name} < …"
+        )
+        report(
+            span,
+            f"nothing says what the axis '{e.name}' of the output '{item.name.name}' ranges over",
+            hint,
+        )
         return None
     return e.name
 

@@ -114,7 +114,9 @@ class Broken:
     span: Span
 
 
-Expr: TypeAlias = Union[Name, Number, Unary, Binary, Logic, Compare, Conditional, Call, Index, Reduction, Broken]
+Expr: TypeAlias = Union[
+    Name, Number, Unary, Binary, Logic, Compare, Conditional, Call, Index, Reduction, Broken
+]
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

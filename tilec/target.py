@@ -25,3 +25,4 @@ class Target:
 
 CPU = Target("cpu", lanes=8, rows=128, columns=128, elements=1024, cache=1 << 20, limit=64 << 20)
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
+CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)

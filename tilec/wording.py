@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-
-from lark.exceptions import UnexpectedToken
+from dataclasses import dataclass
 
 Words = tuple[str, str | None]
 """A message and a hint."""
 
 FOREIGN = {
     **dict.fromkeys(("for", "while"), "there are no loops: reduce over an axis, as in sum[j](…)"),
-    **dict.fromkeys(("import", "from"), "every function of the language is there without an import"),
+    **dict.fromkeys(
+        ("import", "from"), "every function of the language is there without an import"
+    ),
     "return": "name the result as the kernel's outputs do",
     "lambda": "write a def line",
     "elif": "write A if COND else B if COND2 else C",
@@ -64,16 +65,29 @@ def unexpected_character(char: str) -> Words:
     if char == ".":
         return "unexpected '.'", "the language has no attributes; a float is written 0.5"
     if char.isalpha():
-        return f"unexpected character '{char}'", "names are made of the letters a to z, digits and _"
+        return (
+            f"unexpected character '{char}'",
+            "names are made of the letters a to z, digits and _",
+        )
     shown = f"'{char}'" if char.isprintable() else ascii(char)
     return f"unexpected character {shown}", _CHARACTERS.get(char)
 
 
-def unexpected_token(e: UnexpectedToken, kind: str, text: str) -> Words:
-    """A word that cannot stand where it stands."""
-    token, expected = e.token, set(e.accepts or e.expected)
-    word, end = str(token), token.type == "$END"
-    before = text[: e.pos_in_stream or 0].rstrip()
+@dataclass(frozen=True, slots=True)
+class Unexpected:
+    """A word that cannot stand where it stands: its terminal in the grammar (`$END`: the end of the line), those that
+    could, and the text before it."""
+
+    word: str
+    type: str
+    expected: frozenset[str]
+    before: str
+
+
+def unexpected_token(e: Unexpected, kind: str) -> Words:
+    """What to say about a word in a line of some kind."""
+    word, type, expected, before = e.word, e.type, e.expected, e.before
+    end = type == "$END"
     if word == "=" and kind == "axis" and before.endswith("<"):
         return "an axis line gives a bound with '<'", "write axis c < 512"
     if word == "=" and "PLUS" in expected:
@@ -82,16 +96,16 @@ def unexpected_token(e: UnexpectedToken, kind: str, text: str) -> Words:
         return "this 'if' has no 'else'", "write A if COND else B"
     if not end and word in FOREIGN and word != "if":
         return f"the language has no '{word}'", FOREIGN[word]
-    if words := _of_header(token.type, word, expected, kind):
+    if words := _of_header(type, word, expected, kind):
         return words
-    if token.type == "STRING":
+    if type == "STRING":
         return "text in quotes can only be the message of an assert", 'write assert COND, "message"'
     if _begins_operand(expected):
         return _missing_operand(word, end, before)
-    return _after_operand(token.type, word, end, expected, kind)
+    return _after_operand(type, word, end, expected, kind)
 
 
-def _begins_operand(expected: set[str]) -> bool:
+def _begins_operand(expected: frozenset[str]) -> bool:
     return "NUMBER" in expected
 
 
@@ -105,13 +119,18 @@ def _missing_operand(word: str, end: bool, before: str) -> Words:
     if word == "+":
         return "an operand is missing before '+'", "there is no sign '+': leave it out"
     if word == "=":
-        return "an expression is missing before '='", "write == to compare" if before[-1:] in "=!<>" else None
+        return "an expression is missing before '='", "write == to compare" if before[
+            -1:
+        ] in "=!<>" else None
     if word in ("kernel", "def", "axis", "assert", "sizes", "sample", "if", "else", "and", "or"):
-        return f"an expression is missing before '{word}'", f"'{word}' is a word of the language, not a name"
+        return (
+            f"an expression is missing before '{word}'",
+            f"'{word}' is a word of the language, not a name",
+        )
     return f"an expression is missing before '{word}'", None
 
 
-def _of_header(type: str, word: str, expected: set[str], kind: str) -> Words | None:
+def _of_header(type: str, word: str, expected: frozenset[str], kind: str) -> Words | None:
     """What is missing in the fixed parts of a line."""
     end = type == "$END"
     if kind == "kernel" and "_ARROW" in expected:
@@ -119,7 +138,10 @@ def _of_header(type: str, word: str, expected: set[str], kind: str) -> Words | N
     if kind == "kernel" and end and "COLON" in expected:
         return "':' is missing at the end of the kernel's first line", None
     if type == "COLON" and kind in ("let", "function", "axis", "assertion", "sample"):
-        return "unexpected ':'", "only a kernel's first line ends with ':'" if kind != "let" else "write NAME = EXPR"
+        return (
+            "unexpected ':'",
+            "only a kernel's first line ends with ':'" if kind != "let" else "write NAME = EXPR",
+        )
     if "NAME" in expected and "NUMBER" not in expected and not end:
         what = {"sizes": "a dimension", "kernel": "a parameter or an output"}.get(kind, "a name")
         if type in ("IF", "ELSE", "AND", "OR", "NOT"):
@@ -129,7 +151,10 @@ def _of_header(type: str, word: str, expected: set[str], kind: str) -> Words | N
         return f"{what} must come before '{word}'", None
     if "NAME" in expected and "NUMBER" not in expected:
         if kind == "kernel":
-            return "the line ends within an output", "write its axes in brackets: O[b, h, i], or O[] for a single number"
+            return (
+                "the line ends within an output",
+                "write its axes in brackets: O[b, h, i], or O[] for a single number",
+            )
         return "the line ends where a name must come", None
     if expected == {"LPAR"}:
         return f"'(' is missing {'at the end' if end else f'before {word!r}'}", _SHAPE.get(kind)
@@ -138,7 +163,9 @@ def _of_header(type: str, word: str, expected: set[str], kind: str) -> Words | N
     if expected == {"LESS"}:
         return "an axis line gives a bound with '<'", "write axis c < 512"
     if expected == {"NUMBER"}:
-        return f"an integer must come {'at the end' if end else f'before {word!r}'}", _SHAPE.get(kind)
+        return f"an integer must come {'at the end' if end else f'before {word!r}'}", _SHAPE.get(
+            kind
+        )
     return None
 
 
@@ -152,7 +179,7 @@ _SHAPE = {
 }
 
 
-def _after_operand(type: str, word: str, end: bool, expected: set[str], kind: str) -> Words:
+def _after_operand(type: str, word: str, end: bool, expected: frozenset[str], kind: str) -> Words:
     """An expression or a part of the line is complete, and something follows."""
     if end:
         return "the line ends too early", _SHAPE.get(kind)

@@ -20,8 +20,19 @@ from tilec.backends.cpu.context import Key
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.functions import Rule, apply, kind_for
 from tilec.backends.cpu.math import exp2_weight, exp_weight
+from tilec.backends.cpu.plan import CHEAP
 from tilec.backends.cpu.tiles import Tile, Window
-from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant, is_value, lanes_of
+from tilec.backends.cpu.vector import (
+    BYTES,
+    KINDS,
+    POINTER,
+    Emit,
+    Kind,
+    constant,
+    is_value,
+    lanes_of,
+    type_of,
+)
 from tilec.dtypes import DType, kind
 from tilec.ir import Absent, Cast, Edge, Load, Map, Op, Operand, Store
 
@@ -116,7 +127,7 @@ class Evaluator:
             return not isinstance(self.held.get(x), Tile)
         if not isinstance(op, Map) or kind(op.result.type.dtype) == "float":
             return False
-        return op.fn != "uniform" and all(self.free(y) for y in op.args)
+        return op.fn in CHEAP and all(self.free(y) for y in op.args)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -379,9 +390,7 @@ class Evaluator:
         raw, base = storage.MEMORY[dtype], self.slots["pointer", op.tensor]
         offset, inside = self.address(op.tensor, [(v.part(part), sure) for v, sure in index])
         if is_value(offset) and lanes_of(offset):
-            if inside is not None and not lanes_of(inside):
-                inside = e.splat(inside)
-            x = e.gather(raw, base, offset, inside)
+            x = _gather(e, raw, base, offset, inside)
         elif inside is None:
             x = e.read(raw, base, offset)
         else:
@@ -438,8 +447,8 @@ class Evaluator:
             width = lanes_of(offset) if is_value(offset) else 0
             if not width:
                 e.write(x, base, offset)
-            for lane in reversed(range(width)):
-                e.write(e.lane(x, lane) if lanes_of(x) else x, base, e.lane(offset, lane))
+            if width:
+                _scatter(e, x if lanes_of(x) else e.splat(x), base, offset)
 
     def look(self, parts: Sequence[Any]) -> None:
         """Remembers whether a stored value is NaN."""
@@ -458,6 +467,30 @@ class Evaluator:
             if o.name == tensor:
                 return o.dtype
         return self.kernel.values[tensor].type.dtype
+
+
+def _gather(e: Emit, raw: Kind, base: Any, offsets: Any, inside: Any | None) -> Any:
+    """One element per lane, as a call: the code for it is long."""
+
+    def body(f: Emit, word: Any, offsets: Any, inside: Any | None = None) -> Any:
+        return f.gather(raw, f.builder.inttoptr(word, POINTER), offsets, inside)
+
+    xs = [e.builder.ptrtoint(base, KINDS["i64"]), offsets]
+    if inside is not None:
+        xs.append(inside if lanes_of(inside) else e.splat(inside))
+    return e.outlined(f"gather_{raw}", body, *xs, result=type_of(raw, lanes_of(offsets)))
+
+
+def _scatter(e: Emit, x: Any, base: Any, offsets: Any) -> None:
+    """Stores lane by lane, the last first, as a call."""
+
+    def body(f: Emit, x: Any, word: Any, offsets: Any) -> Any:
+        address = f.builder.inttoptr(word, POINTER)
+        for lane in reversed(range(lanes_of(x))):
+            f.write(f.lane(x, lane), address, f.lane(offsets, lane))
+        return x
+
+    e.outlined("scatter", body, x, e.builder.ptrtoint(base, KINDS["i64"]), offsets)
 
 
 def _identity(x: Any) -> object:

@@ -17,6 +17,11 @@ from dataclasses import dataclass, field
 from tilec.ir import Body, Cast, Contract, Edge, Load, Map, Op, Operand, Reduce, Store, operands, walk
 
 Axes = tuple[str, ...]
+CHEAP = frozenset(
+    {"add", "sub", "mul", "neg", "abs", "min", "max", "select", "lt", "le", "gt", "ge", "eq", "ne"}
+    | {"and", "or", "not", "bitand", "bitor", "bitxor", "invert", "shl", "shr"}
+)
+"""Functions of an instruction or two."""
 
 
 @dataclass
@@ -99,6 +104,7 @@ class Planner:
         self.stages: list[Stage] = []
         self.scalars: list[Op] = []
         self.home: dict[str, int] = {}
+        self.costs: dict[str, bool] = {}
 
     def plan(self) -> Segment:
         """The plan."""
@@ -120,6 +126,8 @@ class Planner:
     # ---- a stage for each op that needs one
 
     def place(self, op: Op) -> None:
+        for v in op.results:
+            self.share(operands(op), v.type.axes)
         match op:
             case Edge():
                 self.scalars.append(op)
@@ -159,6 +167,23 @@ class Planner:
             self.complete(x)
         self.new(op.result.type.axes).root = op
         self.home[op.result.name] = self.index
+
+    def share(self, xs: Iterable[Operand], domain: Axes) -> None:
+        """Keeps costly operands that have fewer axes than the domain they are used in."""
+        for x in xs:
+            if isinstance(x, str) and set(self.axes(x)) < set(domain) and self.costly(x):
+                self.complete(x)
+
+    def costly(self, x: str) -> bool:
+        """Whether computing a value takes long."""
+        if x not in self.costs:
+            op = self.defs.get(x)
+            inline = op is not None and x not in self.home
+            self.costs[x] = inline and (
+                (isinstance(op, Map) and op.fn not in CHEAP)
+                or any(self.costly(y) for y in operands(op) if isinstance(y, str))
+            )
+        return self.costs[x]
 
     def after(self, xs: Iterable[Operand], domain: Axes) -> int:
         """The first stage in which these operands are at hand, -1: anywhere."""

@@ -7,7 +7,7 @@
 #define GLOBAL extern "C" void
 #define BOUNDS(threads)
 #define each_thread for (int thread = tl::first; thread >= 0 && thread < THREADS; thread += tl::step)
-#define SHARED(name, bytes) alignas(128) static unsigned char name[(bytes) + 1]; memset(name, 0xA5, bytes)
+#define SHARED(name, bytes) alignas(128) static unsigned char name[(bytes) + 1]; memset(name, 0xFF, bytes)
 #define SYNC()
 #define UNROLL
 #else

@@ -39,6 +39,10 @@ template<int STAGES> struct Cursor {
 
 // ---- bulk tensor copies
 
+DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
+    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1) : "memory");
+}
 DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2) {
   asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2) : "memory");
@@ -50,6 +54,10 @@ DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int 
 DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2, int c3, int c4) {
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
+}
+DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
+    :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1) : "memory");
 }
 DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1, int c2) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];"
@@ -120,3 +128,14 @@ DEVICE float quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(FULL, x, 1)); retu
 DEVICE float quad_min(float x) { x = fminf(x, __shfl_xor_sync(FULL, x, 1)); return fminf(x, __shfl_xor_sync(FULL, x, 2)); }
 DEVICE float quad_max_nan(float x) { x = max_nan(x, __shfl_xor_sync(FULL, x, 1)); return max_nan(x, __shfl_xor_sync(FULL, x, 2)); }
 DEVICE float quad_min_nan(float x) { x = min_nan(x, __shfl_xor_sync(FULL, x, 1)); return min_nan(x, __shfl_xor_sync(FULL, x, 2)); }
+
+// ---- accumulators: element 4c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
+
+template<int N> DEVICE void clear(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) d[i] = 0.f;
+}
+template<int N> DEVICE void scale(float (&d)[N], const float (&f)[2]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) d[i] *= f[(i >> 1) & 1];
+}

@@ -31,6 +31,7 @@ from tilec.ir import (
     Store,
     Type,
     Yield,
+    fresh,
     operands,
     walk,
 )
@@ -270,7 +271,9 @@ class _Recogniser:
             raise Refused(f"{op.tensor} is not indexed by {axis} and {feature} as they are")
         if len(op.index) > 5:
             raise Refused(f"{op.tensor} has more than 5 dimensions")
-        return Tile(op.tensor.lower(), op.tensor, op.index, axis, feature, rows, self.extent(feature), t.dtype)
+        known = {t.name for t in (*self.queries.values(), *self.rings.values())}
+        name = fresh(op.tensor.lower(), known | {"out", "tile", "query"})
+        return Tile(name, op.tensor, op.index, axis, feature, rows, self.extent(feature), t.dtype)
 
     # ---- the block of a loop
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilec.backends.cpu.facts import Facts
@@ -141,10 +141,10 @@ class _Grid:
             name = self.w.declare("i64", self.names.of(axis), first)
             self.ev.windows[axis] = Window(name, "1", 1, True)
             return
-        start = self.w.declare("i64", self.names.of(axis) + "_0", first)
+        start = self.w.declare("i64", self.names.with_suffix(axis, "_0"), first)
         count = str(tile)
         if ragged:
-            count = self.w.declare("int", self.names.of(axis) + "_n", f"(int)tl::least({tile}, {extent} - {start})")
+            count = self.w.declare("int", self.names.with_suffix(axis, "_n"), f"(int)tl::least({tile}, {extent} - {start})")
         self.ev.windows[axis] = Window(start, count, tile)
 
     def prologue(self) -> None:
@@ -168,7 +168,7 @@ class _Grid:
     def scratch(self, name: str, kind: str, extents: Mapping[str, int], marked: bool = False, ctype: str | None = None) -> Tile:
         """A new tile."""
         ctype = ctype or (self.ev.real if kind == "real" else kind)
-        made = new_tile(self.names.fresh(name) if name in self.w.declared[0] else name, ctype, extents, marked)
+        made = new_tile(name, ctype, extents, marked)
         self.w.declared[0].add(made.name)
         made.first = made.last = self.ev.clock
         self.tiles.append(made)
@@ -281,7 +281,7 @@ class _Grid:
             assert isinstance(tile, Tile)
             value = self.ev.read(tile, Point({}))
             ctype = self.ev.real if value.kind == "real" else value.kind
-            local = self.w.declare(ctype, self.names.of(name) + "_all", value.text)
+            local = self.w.declare(ctype, self.names.with_suffix(name, "_all"), value.text)
             self.ev.held[name] = Val(local, value.kind, value.marked)
         if scalars:
             self.stages.sync()
@@ -291,15 +291,21 @@ class _Grid:
         at the same point."""
         if not self.alike(name, tile):
             return False
+        kept = {x for stage in plan.stages for x in stage.kept}
         for n in range(at, len(plan.stages)):
             stage = plan.stages[n]
-            summed = stage.root is not None and any(self.reads(x, tile) for x in (stage.root.x, stage.root.y))
-            if not summed and not any(self.reads(x, tile) for x in stage.roots()):
+            summed = stage.root is not None and self.reads_any((stage.root.x, stage.root.y), tile, kept)
+            pointwise = [x for x in stage.roots() if x not in stage.kept]
+            pointwise += [y for x in stage.kept for y in operands(self.ev.defs[x])]
+            if not summed and not self.reads_any(pointwise, tile, kept - set(stage.kept)):
                 continue
             if n != at or set(stage.domain) != set(tile.axes) or summed:
                 return False
         late = [op for place, ops in plan.scalars.items() if place > at for op in ops]
-        return not any(self.reads(x, tile) for op in late for x in operands(op))
+        return not any(self.reads_any(operands(op), tile, kept) for op in late)
+
+    def reads_any(self, xs: Iterable[Operand], tile: Tile, kept: set[str]) -> bool:
+        return any(self.reads(x, tile, kept) for x in xs)
 
     def alike(self, name: str, tile: Tile) -> bool:
         """Whether a value of this name fits a tile."""
@@ -309,14 +315,14 @@ class _Grid:
         same = set(type.axes) == set(tile.axes) and ctype == tile.ctype
         return same and (name in self.ev.facts.absent) == tile.marked and not isinstance(self.ev.defs[name], Load)
 
-    def reads(self, x: Operand, tile: Tile) -> bool:
-        """Whether an operand is computed from a tile when it is evaluated."""
-        if not isinstance(x, str):
+    def reads(self, x: Operand, tile: Tile, kept: Collection[str] = ()) -> bool:
+        """Whether an operand is computed from a tile when it is evaluated. `kept`: names that are not evaluated anew."""
+        if not isinstance(x, str) or x in kept:
             return False
         held = self.ev.held.get(x)
         if held is not None or x not in self.kernel.values:
             return held is tile
-        return any(self.reads(y, tile) for y in operands(self.ev.defs[x]))
+        return self.reads_any(operands(self.ev.defs[x]), tile, set(kept))
 
     def lies_in(self, x: Operand, place: Place) -> bool:
         return isinstance(x, str) and self.ev.held.get(x) is place
@@ -332,7 +338,7 @@ class _Grid:
         ]
         scalars = [(x, t) for x, t in moves if isinstance(t, Variable)]
         texts = [(t, self.scalar_text(x, t)) for x, t in scalars]
-        held = [(t, self.w.declare(self.ctype(t), t.name + "_next", s)) for t, s in texts]
+        held = [(t, self.w.declare(self.ctype(t), self.names.fresh(t.name + "_next"), s)) for t, s in texts]
         tiles = [(x, t) for x, t in moves if isinstance(t, Tile)]
         if any(self.reads(x, t) for n, (x, _) in enumerate(tiles) for k, (_, t) in enumerate(tiles) if k != n):
             tiles = [(self.aside(x, t), t) for x, t in tiles]
@@ -369,7 +375,7 @@ class _Grid:
         if type.axes:
             return self.tile(name)
         kind = kind_for(type.dtype)
-        return Variable(self.names.fresh(self.names.of(name) + "_now"), kind, name in self.ev.facts.absent)
+        return Variable(self.names.with_suffix(name, "_now"), kind, name in self.ev.facts.absent)
 
     def hold(self, name: str, place: Place) -> None:
         self.ev.held[name] = place if isinstance(place, Tile) else Val(place.name, place.kind, place.marked)
@@ -408,6 +414,7 @@ class _Grid:
         whole = self.kernel.extents[op.axis]
         if op.tile is None and not isinstance(whole, int):
             raise UnsupportedError(f"target cuda: the window of axis {op.axis} must have an extent; tile it")
+        self.ev.clock += 1
         before, start = self.ev.windows.get(op.axis), self.ev.clock
         if op.tile is None:
             assert isinstance(whole, int)
@@ -417,8 +424,8 @@ class _Grid:
         else:
             first = "i64(0)" if op.start is None else self.integer(op.start)
             stop = extent if op.stop is None else f"tl::least({self.integer(op.stop)}, {extent})"
-            at = self.names.fresh(self.names.of(op.axis) + "_at")
-            end = self.w.declare("i64", self.names.fresh(self.names.of(op.axis) + "_end"), stop)
+            at = self.names.with_suffix(op.axis, "_at")
+            end = self.w.declare("i64", self.names.with_suffix(op.axis, "_end"), stop)
             with self.ev.scope(f"for (i64 {at} = {first}; {at} < {end}; {at} += {op.tile})"):
                 self.window(op.axis, op.tile, at, op.ragged)
                 self.body(op.body, places)

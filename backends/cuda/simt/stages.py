@@ -11,6 +11,7 @@ from tilec.backends.cuda.simt.functions import Val, convert, kind_for
 from tilec.backends.cuda.simt.memory import Tile
 from tilec.backends.cuda.simt.plan import Axes, Stage
 from tilec.backends.cuda.simt.values import Evaluator, Point
+from tilec.errors import UnsupportedError
 from tilec.ir import Contract, Op, Operand, Reduce
 from tilec.text import show_op
 
@@ -38,7 +39,10 @@ class Stages:
     ) -> None:
         self.ev, self.w, self.names = ev, ev.w, ev.names
         self.threads, self.scratch = threads, scratch
-        self.index = ev.names.fresh("n")
+        fresh = ev.names.fresh
+        self.index, self.inner, self.part = fresh("n"), fresh("k"), fresh("part")
+        self.acc = fresh("acc"), fresh("r"), fresh("c")
+        self.corner, self.factors = (fresh("row"), fresh("column")), (fresh("x"), fresh("y"))
 
     def emit(self, stage: Stage) -> None:
         """One stage."""
@@ -77,8 +81,11 @@ class Stages:
     # ---- loops
 
     def extent(self, axis: str) -> int:
-        """The most positions of an axis's window."""
-        return self.ev.window(axis).extent
+        """The most positions of an axis's window. Raises UnsupportedError where that is not known."""
+        extent = self.ev.window(axis).extent
+        if not extent and self.ev.window(axis).count != "0":
+            raise UnsupportedError(f"target cuda: the window of axis {axis} must have an extent; tile it")
+        return extent
 
     def total(self, axes: Sequence[str]) -> int:
         """The most points of a domain."""
@@ -90,7 +97,8 @@ class Stages:
         with self.ev.scope("each_thread"):
             total = self.total(domain)
             if total <= 1:
-                with self.ev.scope("if (thread == 0)"), self.decoded(domain, "0", p) as q:
+                alone = f"if (thread == 0)" if total else "if (false)"
+                with self.ev.scope(alone), self.decoded(domain, "0", p) as q:
                     yield q
                 return
             n = self.index
@@ -105,8 +113,8 @@ class Stages:
         step = self.total(domain)
         for axis in domain:
             extent = self.extent(axis)
-            step //= max(extent, 1)
-            text = n if step == 1 else f"{n} / {step}"
+            step = step // extent if extent else 0
+            text = n if step <= 1 else f"{n} / {step}"
             text = text if axis == domain[0] else f"{text} % {extent}"
             name = self.names.of(axis)
             self.w.line(f"const int {name} = {'0' if extent == 1 else text};")
@@ -152,13 +160,13 @@ class Stages:
         while parts < WARP and 2 * parts * outputs <= self.threads and 2 * parts <= inner:
             parts *= 2
         partial = [
-            self.scratch(self.names.of(r.result.name) + "_part", kind_for(r.result.type.dtype),
+            self.scratch(self.names.fresh(self.names.of(r.result.name) + "_part"), kind_for(r.result.type.dtype),
                          {"": outputs * parts})
             for r in stage.reduces
         ] if parts > 1 else []
-        totals = [self.names.fresh(self.names.of(r.result.name) + "_sum") for r in stage.reduces]
+        totals = [self.names.with_suffix(r.result.name, "_sum") for r in stage.reduces]
         with self.ev.scope("each_thread"):
-            share = self.names.fresh("part")
+            share = self.part
             w.line(f"const int {share} = thread % {parts};")
             step = f"THREADS / {parts}" if parts > 1 else "THREADS"
             first = f"thread / {parts}" if parts > 1 else "thread"
@@ -166,7 +174,7 @@ class Stages:
                 for r, t in zip(stage.reduces, totals, strict=True):
                     w.line(f"{self.ctype(r)} {t} = {self.identity(r)};")
                 with self.decoded(kept, n, Point({})) as p:
-                    m = self.names.fresh("m")
+                    m = self.inner
                     with self.ev.scope(f"for (int {m} = {share}; {m} < {inner}; {m} += {parts})"):
                         with self.decoded(stage.over, m, p) as q:
                             self.accumulate(stage, totals, q)
@@ -190,7 +198,7 @@ class Stages:
         with self.each(kept, Point({})) as p:
             n = self.index if self.total(kept) > 1 else "0"
             for r, tile in zip(stage.reduces, partial, strict=True):
-                total, k = self.names.fresh(self.names.of(r.result.name) + "_sum"), self.names.fresh("k")
+                total, k = self.names.with_suffix(r.result.name, "_sum"), self.inner
                 at = self.ev.element(tile, Point({"": f"{n} * {parts} + {k}"}))
                 self.w.line(f"{self.ctype(r)} {total} = {self.identity(r)};")
                 self.w.line(f"for (int {k} = 0; {k} < {parts}; ++{k}) {total} = {self.joined(r.fn, total, at)};")
@@ -265,12 +273,12 @@ class Stages:
         rows = -(-self.extent(b.row) // b.m) if b.row else 1
         columns = -(-self.extent(b.column) // b.n) if b.column else 1
         total, n = self.total(others) * rows * columns, self.index
-        acc, m_, n_ = (self.names.fresh(x) for x in ("acc", "m", "k"))
+        acc, m_, n_ = self.acc
         ctype = self.ctype(op)
         with self.ev.scope("each_thread"):
             with self.ev.scope(f"for (int {n} = thread; {n} < {total}; {n} += THREADS)"):
                 with self.decoded_all(others, f"{n} / {rows * columns}") as (p, inside):
-                    r0, c0 = self.names.fresh("row"), self.names.fresh("column")
+                    r0, c0 = self.corner
                     if b.row:
                         w.line(f"const int {r0} = {n} / {columns}" + (f" % {rows};" if others else ";"))
                     if b.column:
@@ -328,7 +336,7 @@ class Stages:
         self, op: Contract, b: Block, p: Point, row: tuple[str, str], column: tuple[str, str], acc: str
     ) -> None:
         """Adds the products along the summed axes to a thread's block."""
-        xs, ys = self.names.fresh("x"), self.names.fresh("y")
+        xs, ys = self.factors
         ctype, kind = self.ctype(op), kind_for(op.result.type.dtype)
         (m, row_at), (n, column_at) = row, column
         with self.summed(op.over, p) as q:
@@ -361,7 +369,7 @@ class Stages:
     def epilogue(self, stage: Stage, op: Contract, p: Point, total: str) -> None:
         """What is made of an element of the result."""
         kind = kind_for(op.result.type.dtype)
-        name = self.names.fresh(self.names.of(op.result.name) + "_at")
+        name = self.names.with_suffix(op.result.name, "_at")
         self.w.line(f"{self.ctype(op)} {name} = {total};")
         if kind == "real" and any(self.may_vanish(x) for x in (op.x, op.y)):
             self.exact(op, p, name)

@@ -35,6 +35,13 @@ class Names:
             self.own[name] = self.fresh(plain + "_") if bad else plain
         return self.own[name]
 
+    def with_suffix(self, name: str, suffix: str) -> str:
+        """The C name of something that goes with an IR name, the same whenever it is asked for."""
+        key = f"{name} {suffix}"
+        if key not in self.own:
+            self.own[key] = self.fresh(self.of(name) + suffix)
+        return self.own[key]
+
     def fresh(self, name: str) -> str:
         """A new name like `name`."""
         out, n = name, 0

@@ -149,7 +149,8 @@ class Evaluator:
         """The value under the name that the program gives it."""
         kept = x in self.computing or isinstance(self.held.get(x), Tile)
         ctype = self.real if value.kind == "real" else value.kind
-        name = self.w.declare(ctype, self.names.of(x) + ("_at" if kept else ""), value.text)
+        wanted = self.names.with_suffix(x, "_at") if kept else self.names.of(x)
+        name = self.w.declare(ctype, wanted, value.text)
         return Val(name, value.kind, value.marked)
 
     def argument(self, x: str) -> Val:

@@ -1,0 +1,306 @@
+"""Expressions of CUDA C++ for pointwise functions: of scalars, of a thread's two rows, of its elements of a fragment.
+
+Integers mean 64 bits; where they are known to fit, they are computed in 32. The position along the streamed axis is kept
+apart: an integer may be `text + step · column`, where `column` is known when the loop over a fragment is unrolled, so that
+comparisons and conversions cost one instruction per element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tilec.backends.cuda.hopper.structure import Refused
+from tilec.dtypes import DType, kind
+from tilec.ir import Absent, Operand
+
+Kind = Literal["float", "int", "bool"]
+
+POSITION = 28
+"""Positions and lengths are below 2 ** 28: calls with longer axes are refused."""
+
+COLUMN = "column"
+"""The name of an element's column in its fragment, in generated code."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A value in CUDA C++. `bits`: an integer is below 2 ** bits in size. `step`: see above."""
+
+    text: str
+    kind: Kind
+    bits: int = 64
+    step: int = 0
+
+    @property
+    def ctype(self) -> str:
+        """Its C type."""
+        if self.kind == "int":
+            return "int" if self.bits <= 31 else "i64"
+        return self.kind
+
+    def whole(self) -> Expression:
+        """The same without a step."""
+        if not self.step:
+            return self
+        return replace(self, text=f"({self.text} + {_times(self.step)})", step=0)
+
+    def real(self) -> Expression:
+        """The value as a float."""
+        if self.kind == "float":
+            return self
+        if self.step:
+            # exact where it matters: a column is small beside a base that is rounded
+            return Expression(f"((float)({self.text}) + (float)({_times(self.step)}))", "float")
+        return Expression(f"(float)({self.text})", "float")
+
+
+def _times(step: int) -> str:
+    return COLUMN if step == 1 else f"-{COLUMN}" if step == -1 else f"{step} * {COLUMN}"
+
+
+def literal(x: int | float | bool | Absent) -> Expression:
+    """A literal of the IR."""
+    if isinstance(x, Absent):
+        return Expression("0", "int", 1)
+    if isinstance(x, bool):
+        return Expression("true" if x else "false", "bool")
+    if isinstance(x, int):
+        bits = max(1, x.bit_length() + (x < 0))
+        return Expression(f"{x}" if bits <= 31 else f"{x}LL" if bits < 64 else f"((i64){x}LL)", "int", bits)
+    if math.isnan(x):
+        return Expression("QUIET_NAN", "float")
+    if math.isinf(x):
+        return Expression("POS_INF" if x > 0 else "NEG_INF", "float")
+    return Expression(f"{_float(x)}f", "float")
+
+
+def _float(x: float) -> str:
+    import struct
+
+    try:
+        (single,) = struct.unpack("f", struct.pack("f", x))
+    except OverflowError:
+        return "1e39" if x > 0 else "-1e39"
+    for digits in range(1, 10):
+        text = f"{single:.{digits}g}"
+        if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
+            break
+    return text if any(c in text for c in ".e") else text + ".0"
+
+
+COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def pointwise(fn: str, args: list[Expression], result: DType, inverse: Callable[[Expression], str] | None = None) -> Expression:
+    """The value of a pointwise function. `inverse` names 1 / x where x does not change along a loop."""
+    if fn in COMPARE:
+        return _compare(fn, args[0], args[1])
+    if fn in ("and", "or"):
+        return Expression(f"({args[0].text} {'&&' if fn == 'and' else '||'} {args[1].text})", "bool")
+    if fn == "not":
+        return Expression(f"!{args[0].text}", "bool")
+    if fn == "select":
+        return _select(args, result)
+    if kind(result) == "float":
+        return _real(fn, [a.real() for a in args], inverse)
+    if kind(result) == "int":
+        return _whole(fn, args)
+    return _boolean(fn, args)
+
+
+def _boolean(fn: str, args: list[Expression]) -> Expression:
+    texts = [a.text for a in args]
+    signs = {"bitand": "&&", "bitor": "||", "bitxor": "!="}
+    if fn in signs:
+        return Expression(f"({texts[0]} {signs[fn]} {texts[1]})", "bool")
+    if fn == "invert":
+        return Expression(f"!{texts[0]}", "bool")
+    if fn == "isfinite":
+        return Expression(f"(fabsf({args[0].real().text}) < POS_INF)", "bool")
+    raise Refused(f"it has no form for {fn} of booleans")
+
+
+def _select(args: list[Expression], result: DType) -> Expression:
+    c, x, y = args
+    if kind(result) == "float":
+        return Expression(f"({c.text} ? {x.real().text} : {y.real().text})", "float")
+    if kind(result) == "bool":
+        return Expression(f"({c.text} ? {x.text} : {y.text})", "bool")
+    x, y = x.whole(), y.whole()
+    bits = max(x.bits, y.bits)
+    wide = "i64" if bits > 31 else "int"
+    return Expression(f"({c.text} ? ({wide}){x.text} : ({wide}){y.text})", "int", bits)
+
+
+def _compare(fn: str, x: Expression, y: Expression) -> Expression:
+    if "float" in (x.kind, y.kind):
+        return Expression(f"({x.real().text} {COMPARE[fn]} {y.real().text})", "bool")
+    if x.kind == y.kind == "bool":
+        return Expression(f"({x.text} {COMPARE[fn]} {y.text})", "bool")
+    if max(x.bits, y.bits) > 31 and min(x.bits, y.bits) <= 29 and not (x if x.bits > 31 else y).step:
+        # beyond every position it does not matter how far
+        x, y = (Expression(f"narrow({z.text})", "int", 31) if z.bits > 31 else z for z in (x, y))
+    step = x.step - y.step
+    if not step:
+        return Expression(f"({x.text} {COMPARE[fn]} {y.text})", "bool")
+    if step < 0:
+        fn, x, y, step = FLIPPED[fn], y, x, -step
+    return Expression(f"({_times(step)} {COMPARE[fn]} {y.text} - {_bracket(x.text)})", "bool")
+
+
+def _bracket(text: str) -> str:
+    return text if text.isidentifier() else f"({text})"
+
+
+# ---- floats
+
+_ONE = {
+    "exp2": "exp2_({0})",
+    "exp": "exp2_({0} * 1.4426950408889634f)",
+    "log2": "log2_({0})",
+    "log": "(log2_({0}) * 0.6931471805599453f)",
+    "tanh": "tanh_({0})",
+    "sigmoid": "sigmoid_({0})",
+    "silu": "({0} * sigmoid_({0}))",
+    "relu": "max_nan({0}, 0.f)",
+    "sqrt": "__fsqrt_rn({0})",
+    "rsqrt": "__frsqrt_rn({0})",
+    "abs": "fabsf({0})",
+    "neg": "-{0}",
+    "floor": "floorf({0})",
+    "ceil": "ceilf({0})",
+    "round": "rintf({0})",
+    "erf": "erff({0})",
+}
+_TWO = {
+    "add": "({0} + {1})",
+    "sub": "({0} - {1})",
+    "mul": "({0} * {1})",
+    "max": "max_nan({0}, {1})",
+    "min": "min_nan({0}, {1})",
+}
+
+
+def _real(fn: str, args: list[Expression], inverse: Callable[[Expression], str] | None) -> Expression:
+    texts = [a.text for a in args]
+    if fn in _ONE:
+        return Expression(_ONE[fn].format(*texts), "float")
+    if fn in _TWO:
+        return Expression(_TWO[fn].format(*texts), "float")
+    if fn == "div":
+        if inverse is not None:
+            return Expression(f"({texts[0]} * {inverse(args[1])})", "float")
+        return Expression(f"divide({texts[0]}, {texts[1]})", "float")
+    raise Refused(f"it has no fast form for {fn}")
+
+
+# ---- integers
+
+
+def _whole(fn: str, args: list[Expression]) -> Expression:
+    args = [Expression(f"(int){a.text}", "int", 1) if a.kind == "bool" else a for a in args]
+    if fn in ("add", "sub"):
+        x, y = args
+        sign = "+" if fn == "add" else "-"
+        step = x.step + y.step if fn == "add" else x.step - y.step
+        return _sized(f"({{0}} {sign} {{1}})", args, max(x.bits, y.bits) + 1, step)
+    if fn == "mul":
+        x, y = args
+        if x.step or y.step:
+            x, y = x.whole(), y.whole()
+        return _sized("({0} * {1})", [x, y], x.bits + y.bits)
+    args = [a.whole() for a in args]
+    bits = max(a.bits for a in args)
+    match fn:
+        case "neg":
+            return _sized("(-{0})", args, bits)
+        case "abs":
+            wide = "i64" if bits > 31 else "int"
+            return Expression(f"greatest<{wide}>({args[0].text}, -({args[0].text}))", "int", bits)
+        case "min" | "max":
+            wide = "i64" if bits > 31 else "int"
+            call = "least" if fn == "min" else "greatest"
+            return Expression(f"{call}<{wide}>({args[0].text}, {args[1].text})", "int", bits)
+        case "floordiv" | "mod":
+            wide = "i64" if bits > 31 else "int"
+            power = _power_of_two(args[1].text)
+            if power is not None and fn == "floordiv":
+                return Expression(f"({args[0].text} >> {power})", "int", args[0].bits)
+            if power is not None:
+                return Expression(f"({args[0].text} & {(1 << power) - 1})", "int", power)
+            call = "floor_div" if fn == "floordiv" else "floor_mod"
+            return Expression(
+                f"{call}<{wide}>({args[0].text}, {args[1].text})", "int", args[0].bits if fn == "floordiv" else args[1].bits
+            )
+        case "bitand" | "bitor" | "bitxor":
+            sign = {"bitand": "&", "bitor": "|", "bitxor": "^"}[fn]
+            return _sized(f"({{0}} {sign} {{1}})", args, bits)
+        case "invert":
+            return _sized("(~{0})", args, bits)
+        case _:
+            raise Refused(f"it has no fast form for {fn} of integers")
+
+
+def _power_of_two(text: str) -> int | None:
+    if not text.isdigit():
+        return None
+    n = int(text)
+    return n.bit_length() - 1 if n > 0 and n & (n - 1) == 0 else None
+
+
+def _sized(form: str, args: list[Expression], bits: int, step: int = 0) -> Expression:
+    """The form in 64 bits where the result does not fit 32."""
+    bits = min(bits, 64)
+    texts = [a.text for a in args]
+    if bits > 31 and all(a.bits <= 31 for a in args):
+        texts[0] = f"(i64){texts[0]}"
+    return Expression(form.format(*texts), "int", bits, step)
+
+
+def cast(x: Expression, to: DType) -> Expression:
+    """A conversion that the program asks for."""
+    if kind(to) == "bool":
+        raise Refused("it converts to bool")
+    if kind(to) == "int":
+        if x.kind == "float":
+            return Expression(f"(int)({x.text})", "int", 31) if to in ("i32", "i16", "i8", "u8") else Expression(
+                f"(i64)({x.text})", "int", 64
+            )
+        return x if x.kind == "int" else Expression(f"(int){x.text}", "int", 1)
+    value = x.real().text
+    match to:
+        case "f32":
+            return Expression(value, "float")
+        case "f16":
+            return Expression(f"f16_value((u16)pack_f16({value}, 0.f))", "float")
+        case "bf16":
+            return Expression(f"bf16_value((u16)pack_bf16({value}, 0.f))", "float")
+        case _:
+            raise Refused(f"it converts to {to}")
+
+
+ELEMENT = {"f32": "float", "f16": "u16", "bf16": "u16", "i64": "i64", "i32": "int", "i16": "short", "i8": "signed char", "u8": "unsigned char", "bool": "bool"}
+"""The C type of a stored element."""
+_BITS = {"i64": 64, "i32": 31, "i16": 15, "i8": 8, "u8": 8, "bool": 1}
+
+
+def loaded(text: str, dtype: DType) -> Expression:
+    """A stored element as a value."""
+    if dtype not in ELEMENT:
+        raise Refused(f"it loads elements of type {dtype}")
+    if dtype in ("f16", "bf16"):
+        return Expression(f"{dtype}_value({text})", "float")
+    if dtype == "f32":
+        return Expression(text, "float")
+    if dtype == "bool":
+        return Expression(text, "bool")
+    return Expression(text, "int", _BITS[dtype])
+
+
+def is_literal(x: Operand) -> bool:
+    """Whether an operand is a literal."""
+    return not isinstance(x, str)

@@ -1,0 +1,324 @@
+"""The kernel plan: which warpgroup does what, in which order, with which waits; where every tile lives.
+
+A plan is a list of steps per role. The emitter walks it and writes CUDA; the interpreter walks it and checks that no step
+reads what has not arrived, and that none overwrites what is still being read.
+
+    loading warp                        computing warpgroup, for a window n of the streamed axis
+      acquire a free stage of k           acquire k(n); issue s = q · k(n); commit
+      copy k(n)                           acquire v(n-1); issue o += p · v(n-1); commit
+                                          settle all but one; release k(n); compute on s …
+                                          settle all; release v(n-1); compute on s and o; p is ready
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias, Union
+
+from tilec.backends.cuda.hopper.schedule import REGISTERS, ROWS, SHARED, THREADS, Schedule
+from tilec.backends.cuda.hopper.structure import Block, Refused, Structure, Tile
+from tilec.ir import If, Map, Op, Yield
+
+# ---- steps
+
+
+@dataclass(frozen=True)
+class Acquire:
+    """Waits until a ring's next stage has arrived. `late`: that of the window before."""
+
+    ring: str
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Issue:
+    """Starts the block's heads, or the tails of the window before, as one group."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Waits until at most `pending` groups are under way; `done`: those known to be finished."""
+
+    pending: int
+    done: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Release:
+    """Gives a stage back to the loading warp."""
+
+    ring: str
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Waits for this warpgroup's turn at the tensor unit (`begin`), or passes it on."""
+
+    begin: bool
+
+
+@dataclass(frozen=True)
+class Compute:
+    """The ops of a block between its heads and tails: the part before or after the tails of the window before it are done.
+
+    `first`: the first window, where the carried values are what they begin with.
+    """
+
+    block: int
+    part: str
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class First:
+    """The tile's first window; the computing depends on which loop it belongs to: one program for each."""
+
+    shared: tuple[Step, ...]
+    blocks: tuple[tuple[Step, ...], ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The other windows of a loop."""
+
+    block: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Query:
+    """Waits for the tile's rows (`begin`), or gives their buffers back."""
+
+    begin: bool
+
+
+Step: TypeAlias = Union[Acquire, Issue, Settle, Release, Turn, Compute, First, Loop, Query]
+
+
+# ---- memory
+
+
+@dataclass(frozen=True)
+class Room:
+    """A place in shared memory: `count` buffers of `bytes`."""
+
+    name: str
+    offset: int
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid on its way to CUDA."""
+
+    structure: Structure
+    schedule: Schedule
+    rooms: dict[str, Room]
+    barriers: dict[str, tuple[int, int, int]]
+    shared: int
+    steps: tuple[Step, ...]
+    loaders: tuple[tuple[Tile, ...], ...]
+
+    @property
+    def fragments(self) -> int:
+        """The registers per computing thread that hold tiles."""
+        return fragment_registers(self.structure)
+
+
+def padded(width: int) -> int:
+    """The columns of an accumulator for `width` of them."""
+    return -(-width // 16) * 16
+
+
+def fragment_registers(s: Structure) -> int:
+    """Registers per thread for score, weight and accumulator tiles."""
+    b = s.blocks[0]
+    scores = sum(h.init is None for h in b.heads) * s.columns // 2
+    weights = len({t.x for t in b.tails}) * s.columns // 4
+    return scores + weights + sum(padded(x.width) // 2 for x in s.slots if x.width)
+
+
+def make(s: Structure, schedule: Schedule) -> Plan:
+    """The plan of a grid under a schedule. Raises Refused where it does not fit."""
+    schedule.check()
+    if s.rows != schedule.rows:
+        raise Refused(f"its tiles have {s.rows} rows; the schedule has {schedule.rows}")
+    if s.columns != schedule.columns:
+        raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
+    if any(t.width > 256 for t in (*s.queries, *s.rings)) or any(x.width > 256 for x in s.slots):
+        raise Refused("a head is wider than 256")
+    need, have = fragment_registers(s), REGISTERS[schedule.warpgroups][1]
+    if need + RESERVE > have:
+        raise Refused(f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}")
+    rooms, barriers, shared = _memory(s, schedule)
+    if shared > SHARED:
+        raise Refused(f"it needs {shared:,} bytes of shared memory; there are {SHARED:,}")
+    return Plan(s, schedule, rooms, barriers, shared, _steps(s, schedule), _loaders(s))
+
+
+RESERVE = 24
+"""Registers for addresses, row values and what is under way, at least."""
+
+
+def _memory(s: Structure, schedule: Schedule) -> tuple[dict[str, Room], dict[str, tuple[int, int, int]], int]:
+    rooms: dict[str, Room] = {}
+    at = 0
+
+    def room(name: str, bytes: int, count: int) -> None:
+        nonlocal at
+        rooms[name] = Room(name, at, bytes, count)
+        at += bytes * count
+
+    groups = schedule.warpgroups
+    for q in s.queries:
+        room(q.name, q.slabs * ROWS * 128, groups)
+    for t in s.rings:
+        room(t.name, t.bytes, schedule.stages)
+    if schedule.store == "tma":
+        room("out", max((-(-x.width // 64) * ROWS * 128 for x in s.slots), default=0), groups)
+    barriers: dict[str, tuple[int, int, int]] = {}
+
+    def barrier(name: str, count: int, copies: int) -> None:
+        nonlocal at
+        barriers[name] = (at, count, copies)
+        at += 8 * copies
+
+    barrier("query_full", 1, groups)
+    barrier("query_free", 4, groups)
+    for t in s.rings:
+        barrier(f"{t.name}_full", 1, schedule.stages)
+        barrier(f"{t.name}_free", 4 * groups, schedule.stages)
+    if schedule.order == "longest":
+        barrier("tile_full", 1, 2)
+        barrier("tile_free", 4 * groups + len(_loaders(s)) - 1, 2)
+        room("tile", 4, 2)
+    return rooms, barriers, at
+
+
+def _loaders(s: Structure) -> tuple[tuple[Tile, ...], ...]:
+    """What each loading warp copies: a warp per ring, at most three, and one for the rows."""
+    warps: list[list[Tile]] = [[] for _ in range(min(3, len(s.rings)))]
+    for k, t in enumerate(s.rings):
+        warps[k * len(warps) // len(s.rings)].append(t)
+    return (*(tuple(w) for w in warps), s.queries)
+
+
+# ---- the program of a computing warpgroup
+
+
+def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
+    block = s.blocks[0]
+    ahead = _rings(h.key for h in block.heads)
+    behind = _rings(t.value for t in block.tails)
+    both = [r for r in ahead if r in behind]
+    heads: list[Step] = [*(Acquire(r) for r in ahead)]
+    free_heads: list[Step] = [Release(r) for r in ahead if r not in both]
+    free_tails: list[Step] = [Release(r, late=True) for r in behind]
+    tails: list[Step] = [*(Acquire(r, late=True) for r in behind if r not in both), Issue("tails")]
+    turn: list[Step] = [Turn(True)] if schedule.pingpong else []
+    pass_on: list[Step] = [Turn(False)] if schedule.pingpong else []
+    first = First(
+        (Query(True), *heads, Issue("heads"), Settle(0, ("heads",)), *free_heads),
+        tuple((Compute(k, "all", True),) for k in range(len(s.blocks))),
+    )
+    loops = [
+        Loop(
+            k,
+            (
+                *heads,
+                *turn,
+                Issue("heads"),
+                *tails,
+                *pass_on,
+                Settle(1, ("heads",)),
+                *free_heads,
+                Compute(k, "before"),
+                Settle(0, ("tails",)),
+                *free_tails,
+                Compute(k, "after"),
+            ),
+        )
+        for k in range(len(s.blocks))
+    ]
+    return (first, *loops, Query(False), *tails, Settle(0, ("tails",)), *free_tails)
+
+
+def _rings(tiles: object) -> list[str]:
+    assert hasattr(tiles, "__iter__")
+    return list(dict.fromkeys(t.name for t in tiles))
+
+
+def split(block: Block) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """The ops of a block that may run while tails are under way, and the others: what feeds or scales accumulators."""
+    weights = {t.x for t in block.tails}
+    for k, op in enumerate(block.middle):
+        scales = isinstance(op, Map) and len(op.result.type.axes) == 2 and block.loop.axis not in op.result.type.axes
+        feeds = any(v.name in weights for v in op.results) and not isinstance(op, If)
+        yields = {y for x in block.middle if isinstance(x, If) for r in (x.then, x.orelse) for y in _yield(r)}
+        if scales or feeds or isinstance(op, If) or any(v.name in yields and _tile(v.type) for v in op.results):
+            return block.middle[:k], block.middle[k:]
+    return block.middle, ()
+
+
+def _tile(t: object) -> bool:
+    return len(getattr(t, "axes", ())) == 2
+
+
+def _yield(body: tuple[Op, ...]) -> tuple[object, ...]:
+    end = body[-1]
+    return end.values if isinstance(end, Yield) else ()
+
+
+# ---- text
+
+
+def show(plan: Plan) -> str:
+    """The plan as text."""
+    s, c = plan.structure, plan.schedule
+    low, high = c.registers
+    lines = [
+        f"plan {s.kernel.name}   {c.threads} threads, shared {plan.shared} bytes, schedule {c}",
+        *(f"  {r.name}: {r.count} × {r.bytes} bytes at {r.offset}" for r in plan.rooms.values()),
+        *(f"  barrier {n}[{k}]: {count} arrivals" for n, (_, count, k) in plan.barriers.items()),
+        f"  role load (1 warpgroup, {low} registers)",
+        *(f"    warp {k}: {', '.join(t.name for t in w)}" for k, w in enumerate(plan.loaders)),
+        f"  role compute ({c.warpgroups} warpgroups, {high} registers, {plan.fragments} hold tiles)",
+    ]
+    for step in plan.steps:
+        lines += ["    " + line for line in _show(plan, step)]
+    return "\n".join(lines) + "\n"
+
+
+def _show(plan: Plan, step: Step) -> list[str]:
+    match step:
+        case First():
+            inner = [x for y in step.shared for x in _show(plan, y)]
+            for steps in step.blocks:
+                inner += [x for y in steps for x in _show(plan, y)]
+            return ["first window", *("  " + x for x in inner)]
+        case Loop():
+            inner = [x for y in step.steps for x in _show(plan, y)]
+            return [f"loop {step.block}", *("  " + x for x in inner)]
+        case Compute():
+            return [f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"]
+        case Issue():
+            b = plan.structure.blocks[0]
+            names = [h.name for h in b.heads] if step.what == "heads" else [t.name for t in b.tails]
+            return [f"issue {step.what}: {', '.join(names)}"]
+        case Settle():
+            return [f"settle all but {step.pending}: {', '.join(step.done)} done"]
+        case Turn():
+            return ["begin turn" if step.begin else "pass turn"]
+        case Query():
+            return ["acquire rows" if step.begin else "release rows"]
+        case Acquire():
+            return [f"acquire {step.ring}{' of the window before' if step.late else ''}"]
+        case Release():
+            return [f"release {step.ring}{' of the window before' if step.late else ''}"]
+
+
+__all__ = ["THREADS", "Plan", "make", "show", "split"]
