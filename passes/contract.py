@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tilec.dataflow import definitions, uses
+from tilec.dataflow import definitions, live, uses
 from tilec.ir import Contract, Kernel, Load, Map, Op, Operand, Reduce
 from tilec.rewrite import Rewrite
 
@@ -38,7 +38,7 @@ def contract(kernel: Kernel) -> Kernel:
                 b.replace(op, b.contract(second.x, second.y, second.over, init=first, name=name))
             case _:
                 b.keep(op)
-    return replace(kernel, body=tuple(b.ops))
+    return replace(kernel, body=live(tuple(b.ops)))
 
 
 def _is_product(x: Operand, defs: Mapping[str, Op]) -> bool:

@@ -110,7 +110,9 @@ def _parts(v: Expr, c: Context) -> list[_Part]:
     match c.op(v):
         case Map(fn="mul", args=(a, b)):
             left, right = _parts(a, c), _parts(b, c)
-            if len(left) > 1 and len(right) > 1:  # exact, but Σ x² - (Σ x)² / n loses every digit that matters
+            if (
+                len(left) > 1 and len(right) > 1
+            ):  # exact, but Σ x² - (Σ x)² / n loses every digit that matters
                 raise NotFactored("a product of two sums that both change as the loop goes on")
             return [_times(p, q) for p in left for q in right]
         case Map(fn="div", args=(a, b)):

@@ -112,7 +112,9 @@ class _Loop:
         self.emit = Emitter(place.summaries.kernel, self.taken, place.tiles)
         windows = {a for a, n in place.tiles.items() if n != 1}
         names = place.names - {v.name for v in op.args}
-        self.intervals = Intervals(self.emit, self.known, names, windows, op.axis, self.reduced)
+        self.intervals = Intervals(
+            self.emit, self.known, names, windows, op.axis, self.reduced, self.samples
+        )
         self.extent = self.emit.scalar(self.emit.kernel.extents[op.axis])
 
     def reduced(self, fns: Pair, x: str, axis: str) -> tuple[Operand, Operand] | None:
@@ -123,6 +125,15 @@ class _Loop:
         self.emit.kernel = self.summaries.kernel
         a, b = (self.summarised(v, axis) for v in found.buffers)
         return a, b
+
+    def samples(self, axis: str) -> str | None:
+        """The axis of the samples of a window; None where the window has no extent of its own."""
+        tile = self.emit.tiles.get(axis)
+        if tile is None:
+            return None
+        name = self.summaries.samples(axis, tile)
+        self.emit.kernel = self.summaries.kernel
+        return name
 
     def summarised(self, buffer: Value, axis: str) -> Operand:
         """The present window's entry of a buffer."""

@@ -64,7 +64,10 @@ class Options:
 def relax(kernel: Kernel, options: Options = Options()) -> Kernel:
     """The kernel with stale references where they are proven to be right."""
     taken = Builder(kernel).taken
-    body = tuple(_Grid(kernel, op, taken, options).run() if isinstance(op, Grid) else op for op in kernel.body)
+    body = tuple(
+        _Grid(kernel, op, taken, options).run() if isinstance(op, Grid) else op
+        for op in kernel.body
+    )
     return replace(kernel, body=body)
 
 
@@ -103,7 +106,9 @@ class _Grid:
     def __init__(self, kernel: Kernel, grid: Grid, taken: set[str], options: Options) -> None:
         self.kernel, self.grid, self.taken, self.options = kernel, grid, taken, options
         self.loops = [op for op in grid.body if isinstance(op, For)]
-        self.blocks = [b for f in self.loops for b in _blocks(tuple(v.name for v in f.args), f.body)]
+        self.blocks = [
+            b for f in self.loops for b in _blocks(tuple(v.name for v in f.args), f.body)
+        ]
         self.defs = {v.name: op for op in walk(grid.body) for v in op.results}
 
     def run(self) -> Grid:
@@ -115,7 +120,9 @@ class _Grid:
         references = [r for k in slots if (r := self.reference(k, live)) is not None]
         if not live or not references:
             return self.grid
-        body = tuple(self.loop(op, references) if isinstance(op, For) else op for op in self.grid.body)
+        body = tuple(
+            self.loop(op, references) if isinstance(op, For) else op for op in self.grid.body
+        )
         return replace(self.grid, body=body)
 
     def chained(self) -> bool:
@@ -124,7 +131,10 @@ class _Grid:
         if not loops or len(loops[0].args) == 0:
             return False
         flat = all(not any(isinstance(x, For) for x in walk(f.body)) for f in loops)
-        linked = all(b.init == tuple(v.name for v in a.results) for a, b in zip(loops, loops[1:], strict=False))
+        linked = all(
+            b.init == tuple(v.name for v in a.results)
+            for a, b in zip(loops, loops[1:], strict=False)
+        )
         return flat and linked and all(list(_blocks((), f.body)) for f in loops)
 
     def reference(self, slot: int, live: list[_Block]) -> Reference | None:
@@ -134,7 +144,9 @@ class _Grid:
             return None
         powers: tuple[float, ...] | None = None
         for b in live:
-            found = Scaling(self.defs, shape, {b.args[slot]: 0, str(b.yields[slot]): 1}).powers(b, slot)
+            found = Scaling(self.defs, shape, {b.args[slot]: 0, str(b.yields[slot]): 1}).powers(
+                b, slot
+            )
             if found is None or (powers is not None and found != powers):
                 return None
             powers = found
@@ -154,7 +166,9 @@ class _Grid:
         body = self.body(tuple(v.name for v in op.args), op.body, references, op.axis)
         return replace(op, body=body)
 
-    def body(self, args: tuple[str, ...], body: Body, references: list[Reference], axis: str) -> Body:
+    def body(
+        self, args: tuple[str, ...], body: Body, references: list[Reference], axis: str
+    ) -> Body:
         """A loop's body or an arm of it, with its blocks relaxed."""
         if any(isinstance(op, If) for op in body):
             return tuple(
@@ -340,7 +354,9 @@ def _map_rule(fn: str, args: tuple[Operand, ...], parts: list[Measure]) -> Measu
         case "abs" | "relu":
             return first if first.shift == (0.0, 0.0) else None
         case "lt" | "le" | "gt" | "ge" | "eq" | "ne":
-            sign = args[1] == 0 and not isinstance(args[1], (str, bool)) and first.shift == (0.0, 0.0)
+            sign = (
+                args[1] == 0 and not isinstance(args[1], (str, bool)) and first.shift == (0.0, 0.0)
+            )
             return FIXED if sign else None
         case "select":
             arms = [p for p, x in zip(parts[1:], args[1:], strict=True) if x != ABSENT and x != 0]
@@ -357,14 +373,18 @@ def _clean(x: float) -> float:
 def _plus(a: Measure, b: Measure, sign: float) -> Measure | None:
     zero = (0.0, 0.0)
     if a.degree == b.degree == zero:
-        return Measure(shift=(_clean(a.shift[0] + sign * b.shift[0]), _clean(a.shift[1] + sign * b.shift[1])))
+        return Measure(
+            shift=(_clean(a.shift[0] + sign * b.shift[0]), _clean(a.shift[1] + sign * b.shift[1]))
+        )
     return a if a == b and a.shift == zero else None
 
 
 def _times(a: Measure, b: Measure, sign: float) -> Measure | None:
     if a.shift != (0.0, 0.0) or b.shift != (0.0, 0.0):
         return None
-    return Measure((_clean(a.degree[0] + sign * b.degree[0]), _clean(a.degree[1] + sign * b.degree[1])))
+    return Measure(
+        (_clean(a.degree[0] + sign * b.degree[0]), _clean(a.degree[1] + sign * b.degree[1]))
+    )
 
 
 def _scaled(a: Measure, c: float) -> Measure:
@@ -404,7 +424,9 @@ class _Relaxer:
         if not self.bounded(moved, tails):
             return block
         exact = self.only_for({op.result.name for op in moved})
-        before = [op for op in block.ops if op.result.name not in exact and op.result.name not in late]
+        before = [
+            op for op in block.ops if op.result.name not in exact and op.result.name not in late
+        ]
         after = [op for op in block.ops if op.result.name in late]
         arm = [op for op in block.ops if op.result.name in exact]
         leaving = {*uses(after), *names_in(block.yields)}
@@ -419,7 +441,12 @@ class _Relaxer:
             name = op.result.name
             users = [x for x in self.block.ops if name in operands(x)]
             inner = users and all(u.result.name in out for u in users)
-            if name not in out and inner and name not in kept and not isinstance(op, (Load, Contract)):
+            if (
+                name not in out
+                and inner
+                and name not in kept
+                and not isinstance(op, (Load, Contract))
+            ):
                 # what the exact block alone looks at: the maximum
                 if isinstance(op, Reduce):
                     out.add(name)
@@ -456,7 +483,9 @@ class _Relaxer:
         b = self.builder
         b.ops = list(before)
         fast = self.stale(moved)
-        ok = self.test([op for op in moved if isinstance(op, Map) and op.fn in ("exp", "exp2")], fast, exact)
+        ok = self.test(
+            [op for op in moved if isinstance(op, Map) and op.fn in ("exp", "exp2")], fast, exact
+        )
         made, b.ops = b.ops, []
         then: list[Op] = []
         keep = {fast.get(v) for v in shared}
@@ -464,7 +493,12 @@ class _Relaxer:
         for op in reversed(made[len(before) :]):
             name = op.result.name
             used = any(name in operands(x) for x in made if x not in then and x is not op)
-            if not used and name in keep and isinstance(op, Map) and self.axis not in op.result.type.axes:
+            if (
+                not used
+                and name in keep
+                and isinstance(op, Map)
+                and self.axis not in op.result.type.axes
+            ):
                 then.insert(0, op)
         made = [op for op in made if op not in then]
         results: list[Value] = []
@@ -519,7 +553,12 @@ class _Relaxer:
             if not isinstance(x, str) or self.axis not in b.types[x].axes:
                 continue
             summed = next(
-                (o.result.name for o in b.ops if isinstance(o, Reduce) and o.fn == "sum" and o.args == (x,)), None
+                (
+                    o.result.name
+                    for o in b.ops
+                    if isinstance(o, Reduce) and o.fn == "sum" and o.args == (x,)
+                ),
+                None,
             )
             total = summed if summed is not None else b.reduce("sum", x, over=(self.axis,))
             small = b.map("le", total, self.grid.options.limit)
@@ -537,9 +576,11 @@ def _folded(fn: str, args: tuple[Operand, ...]) -> Operand | None:
             return 0.0
         case "mul", (x, y) if x == 1.0 or y == 1.0:
             return y if x == 1.0 else x
-        case "mul", (x, y) if (x == 0.0 and isinstance(x, float)) or (y == 0.0 and isinstance(y, float)):
+        case "mul", (x, y) if (x == 0.0 and isinstance(x, float)) or (
+            y == 0.0 and isinstance(y, float)
+        ):
             return 0.0
-        case ("exp" | "exp2"), (0.0,):
+        case (("exp" | "exp2"), (0.0,)):
             return 1.0
         case _:
             return None

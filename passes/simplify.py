@@ -14,6 +14,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from tilec import scalar
+from tilec.dataflow import live
 from tilec.ir import (
     Absent,
     Body,
@@ -30,12 +31,10 @@ from tilec.ir import (
     Op,
     Operand,
     Reduce,
-    Store,
     Type,
     defined,
     operands,
     rebuild,
-    walk,
 )
 from tilec.rewrite import Rewrite
 
@@ -44,7 +43,7 @@ def simplify(kernel: Kernel) -> Kernel:
     """Folded, shared and pruned."""
     b = Rewrite(kernel)
     body = _body(b, kernel.body, {})
-    return replace(kernel, body=_live(body, set()))
+    return replace(kernel, body=live(body))
 
 
 # ---- folding and sharing, region by region
@@ -158,22 +157,3 @@ def _folded(op: Map) -> Operand | None:
             return int(x) if isinstance(x, int) and -(2**63) <= x < 2**63 else None
         case _:
             return math.nan if x != x else float(x)
-
-
-# ---- dead code
-
-
-def _live(body: Body, live: set[str]) -> Body:
-    kept: list[Op] = []
-    for op in reversed(body):
-        if op.results and not any(v.name in live for v in op.results):
-            continue
-        if isinstance(op, (For, If, Grid, Group)):
-            op = rebuild(op, region=lambda inner: _live(inner, live))
-        live.update(x for x in operands(op) if isinstance(x, str))
-        for inner in walk((op,)):
-            if isinstance(inner, (Load, Store)):
-                live.add(inner.tensor)  # a buffer
-            live.update(x for x in operands(inner) if isinstance(x, str))
-        kept.append(op)
-    return tuple(reversed(kept))

@@ -1,10 +1,13 @@
-"""What the tests share: the flag that renews golden files."""
+"""What the tests share: one BLAS thread per process, and the flag that renews golden files."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads: small matrices do not gain by more
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -75,7 +75,8 @@ def _expand(el: Elaborator, e: syntax.Call, node: syntax.Def, frame: Frame) -> T
 
 
 def _built_in(el: Elaborator, e: syntax.Call, name: str, args: list[Term]) -> Term:
-    span, kinds = e.span, [a.kind for a in args]
+    span = e.span
+    kinds: list[KindOf] = [a.kind for a in args]
     if name in DTYPES:
         return _convert(el, span, args[0], name)
     if name in ("min", "max"):

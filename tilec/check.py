@@ -320,7 +320,9 @@ class _Kernel:
     # ---- outputs
 
     def _outputs(self, report: Report) -> list[tuple[Item, Output | None]]:
-        floats = [t.dtype for t in self.names.tensors.values() if kind(t.dtype) == "float"]
+        floats: list[DType] = [
+            t.dtype for t in self.names.tensors.values() if kind(t.dtype) == "float"
+        ]
         seen: set[str] = set()
         out: list[tuple[Item, Output | None]] = []
         for item in self.node.outputs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from tilec.ir import Body, Op, Operand, operands, walk
+from tilec.ir import Body, For, Grid, Group, If, Load, Op, Operand, Store, operands, rebuild, walk
 
 
 def definitions(body: Iterable[Op]) -> dict[str, Op]:
@@ -48,3 +48,24 @@ def forward(body: Body, sources: Collection[str]) -> set[str]:
         if any(x in out for x in depends_on(op)):
             out.update(v.name for v in op.results)
     return out
+
+
+def live(body: Body) -> Body:
+    """The body without the ops whose results nothing needs; stores need theirs."""
+    return _live(body, set())
+
+
+def _live(body: Body, live: set[str]) -> Body:
+    kept: list[Op] = []
+    for op in reversed(body):
+        if op.results and not any(v.name in live for v in op.results):
+            continue
+        if isinstance(op, (For, If, Grid, Group)):
+            op = rebuild(op, region=lambda inner: _live(inner, live))
+        live.update(x for x in operands(op) if isinstance(x, str))
+        for inner in walk((op,)):
+            if isinstance(inner, (Load, Store)):
+                live.add(inner.tensor)  # a buffer
+            live.update(x for x in operands(inner) if isinstance(x, str))
+        kept.append(op)
+    return tuple(reversed(kept))

@@ -238,7 +238,7 @@ class Elaborator:
         condition = self.condition(self.term(e.condition, frame), e.condition, "'if'")
         with self.guard():
             arms = [self._arm(arm, frame) for arm in (e.x, e.y)]
-        kinds = [a.kind for a in arms]
+        kinds: list[KindOf] = [a.kind for a in arms]
         kind: KindOf = "bool" if kinds == ["bool", "bool"] else self.number(kinds)
         return self.emit(e.span, "select", kind, condition, *arms)
 

@@ -14,8 +14,8 @@ from typing import TypeAlias, Union
 
 from tilec.dtypes import DType, kind
 from tilec.emitter import Emitter
-from tilec.ir import Absent, Cast, Load, Map, Op, Operand, Reduce
-from tilec.nature import Values
+from tilec.ir import Absent, Cast, Load, Map, Op, Operand, Reduce, operands
+from tilec.nature import STRIDE, Values, computed
 from tilec.ranges import (
     LARGEST,
     UNKNOWN,
@@ -76,7 +76,8 @@ Reduced: TypeAlias = Callable[[tuple[str, str], str, str], "tuple[Operand, Opera
 class Intervals(Values):
     """Least and greatest values over windows.
 
-    `stream` is the axis that moves, if any, and `reduced` gives the reductions of values over its windows.
+    `stream` is the axis that moves, if any, and `reduced` gives the reductions of values over its windows. `samples`
+    gives the axis that numbers the samples of a window, where it is to be sampled.
     """
 
     def __init__(
@@ -87,9 +88,10 @@ class Intervals(Values):
         windows: Container[str],
         stream: str | None = None,
         reduced: Reduced | None = None,
+        samples: Callable[[str], str | None] | None = None,
     ) -> None:
         super().__init__(emit, definitions, available, windows)
-        self.stream, self.reduced = stream, reduced
+        self.stream, self.reduced, self.samples = stream, reduced, samples
         self._intervals: dict[str, Interval] = {}
         self._truths: dict[str, Truth] = {}
 
@@ -310,12 +312,78 @@ class Intervals(Values):
         return self._truths[x]
 
     def _truth(self, x: str) -> Truth:
-        e, n = self.emit.fn, self.nature(x)
+        n = self.nature(x)
         if not n.axes:
             return Truth(self.copy(x), self.copy(x)) if n.again else UNDECIDED
         exact = self._reductions(x, "all", "any")
         if exact is not None:
             return Truth(*exact)
+        sampled = self._sampled(x)
+        if sampled is None:
+            return self._composed(x)
+        samples, self.samples = self.samples, None  # not the parts of it once more
+        composed = self._composed(x)
+        self.samples = samples
+        e = self.emit.fn
+        return Truth(e("or", composed.must, sampled.must), e("and", composed.may, sampled.may))
+
+    # ---- look-ups by block: a condition on `i // n` and `j // n` is known from positions n apart
+
+    def _sampled(self, x: str) -> Truth | None:
+        """A condition that looks data up by both windows, each in long steps, from samples of the windows."""
+        n, steps = self.nature(x), self._steps(x)
+        if self.samples is None or len(n.axes) < 2 or not n.looks or not n.again or not steps:
+            return None
+        axes = {a: self.samples(a) for a in sorted(n.axes)}
+        e = self.emit.fn
+        long = self.emit.all(*(e("ge", self.copy(s), STRIDE) for s in sorted(steps, key=str)))
+        if None in axes.values() or long is False:
+            return None
+        positions = {a: self._positions(a, s) for a, s in axes.items() if s is not None}
+        value = computed(
+            self.emit,
+            x,
+            self.definitions,
+            lambda y: not self.nature(y).axes and y in self.available,
+            positions,
+        )
+        over = tuple(a for a in self.type_of(value).axes if a in axes.values())
+        must, may = self.emit.over("all", value, over), self.emit.over("any", value, over)
+        return Truth(e("and", long, must), e("or", e("not", long), may))
+
+    def _positions(self, axis: str, sample: str) -> Operand:
+        e = self.emit.fn
+        at = e("add", self.emit.end("first", axis), e("mul", sample, STRIDE))
+        return e("min", at, self.emit.end("last", axis))
+
+    def _steps(self, x: Operand) -> set[Operand] | None:
+        """The lengths of the steps in which a value moves along its windows; None if it moves otherwise, too."""
+        if not isinstance(x, str) or not self.nature(x).axes:
+            return set()
+        match self.definitions.get(x):
+            case Map(fn="floordiv", args=(a, n)) if not self.nature(n).axes and self._moves(a):
+                return {n} if self.nature(n).again else None
+            case Map(fn="shr", args=(a, int() as n)) if 0 <= n < 32 and self._moves(a):
+                return {1 << n}
+            case Map() | Cast() | Load() | Reduce() as op:
+                parts = [self._steps(y) for y in operands(op)]
+                return None if None in parts else {s for p in parts if p is not None for s in p}
+            case _:
+                return None
+
+    def _moves(self, x: Operand) -> bool:
+        """Whether an integer is the position along one window, plus something that is fixed."""
+        moving = [(n, c) for n, c in self.linear(x).terms if self.nature(n).axes]
+        return (
+            self._integral(x)
+            and len(moving) == 1
+            and moving[0][0] in self.windows
+            and moving[0][1] == 1
+        )
+
+    def _composed(self, x: str) -> Truth:
+        """A condition from its parts."""
+        e = self.emit.fn
         match self.definitions.get(x):
             case Map(fn="and" | "or" | "not" as fn, args=args):
                 return self.truth((fn, *args))

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilec import backend, binding, bounds, pipeline, scalar
-from tilec.arrays import Array, device_of, empty, give, overlap, repeats, view
-from tilec.dtypes import SIZES, DType, kind
+from tilec.arrays import Array, device_of, give, view
+from tilec.dtypes import DType, kind
 from tilec.errors import (
     ArgumentError,
     Diagnostic,
-    ResourceError,
     SourceError,
     Span,
     UnsupportedError,
 )
 from tilec.ir import Argument, Tensor
 from tilec.ir import Kernel as IR
+from tilec.results import Result, given, new
 from tilec.scalar import Number, Scalar
 from tilec.source import Source
 
@@ -59,7 +58,7 @@ class Plan:
     bound: binding.Bound
     ir: IR
     run: backend.Runner
-    outputs: tuple[tuple[str, DType, tuple[int, ...]], ...]
+    outputs: tuple[Result, ...]
 
 
 class Kernel:
@@ -158,7 +157,7 @@ class Kernel:
         arguments that do not fit, UnsupportedError and ResourceError for what the target cannot do.
         """
         plan, arrays = self._planned(tensors, named)
-        results = self._results(plan, arrays, out)
+        results = new(plan.outputs, arrays) if out is None else given(plan.outputs, arrays, out)
         plan.run(arrays, plan.bound.scalars, results)
         if out is not None:
             return out
@@ -198,8 +197,8 @@ class Kernel:
         kernel = self._typed(arrays)
         bound = binding.bind(kernel, arrays, scalars)
         bounds.check(kernel, bounds.indices(kernel), bound)
-        outputs: tuple[tuple[str, DType, tuple[int, ...]], ...] = tuple(
-            (o.name, o.dtype, tuple(bound.extents[a] for a in o.axes)) for o in kernel.outputs
+        outputs = tuple(
+            Result(o.name, o.dtype, tuple(bound.extents[a] for a in o.axes)) for o in kernel.outputs
         )
         return Plan(bound, *self._compiled(target, kernel, bound.sizes), outputs)
 
@@ -242,30 +241,6 @@ class Kernel:
         if types not in self._online:
             self._online[types] = pipeline.run(kernel, pipeline.tensor_pipeline())
         return self._online[types]
-
-    # ---- outputs
-
-    def _results(self, plan: Plan, arrays: Mapping[str, Array], out: Any) -> dict[str, Array]:
-        """The arrays to write: new ones of the library of the first tensor, or those of `out`."""
-        if out is not None:
-            return self._given_results(plan, arrays, out)
-        library = next((a.library for a in arrays.values()), "numpy")
-        return {name: _new(library, name, shape, dtype) for name, dtype, shape in plan.outputs}
-
-    def _given_results(self, plan: Plan, arrays: Mapping[str, Array], out: Any) -> dict[str, Array]:
-        given: Sequence[Any] = (out,)
-        if len(plan.outputs) > 1:
-            given = cast("Sequence[Any]", out) if isinstance(out, (tuple, list)) else ()
-        if len(given) != len(plan.outputs):
-            raise ArgumentError(
-                f"argument out: expected a tuple of {len(plan.outputs)} arrays, one per output"
-            )
-        results: dict[str, Array] = {}
-        for (name, dtype, shape), x in zip(plan.outputs, given, strict=True):
-            array = view(f"out ({name})", x)
-            _check_result(name, array, dtype, shape, {**arrays, **results})
-            results[name] = array
-        return results
 
     # ---- looking into it
 
@@ -410,32 +385,6 @@ def _last(stages: Iterator[tuple[str, IR]]) -> IR:
     """The IR at the end of a pipeline."""
     *_, (_, kernel) = stages
     return kernel
-
-
-def _new(library: str, name: str, shape: tuple[int, ...], dtype: DType) -> Array:
-    """A new array for an output. Raises ResourceError where there is no memory for it."""
-    try:
-        return empty(library, shape, dtype)
-    except (MemoryError, RuntimeError, ValueError) as e:
-        size = math.prod(shape) * SIZES[dtype]
-        raise ResourceError(f"output {name} of shape {shape} takes {size:,} bytes: {e}") from e
-
-
-def _check_result(
-    name: str, x: Array, dtype: DType, shape: tuple[int, ...], others: Mapping[str, Array]
-) -> None:
-    """Raises ArgumentError where an array of `out` cannot take an output."""
-    if x.dtype != dtype or x.shape != shape:
-        raise ArgumentError(
-            f"argument out ({name}): expected elements of type {dtype} and shape {shape}, got {x.dtype} and {x.shape}"
-        )
-    if not x.writable or repeats(x):
-        raise ArgumentError(f"argument out ({name}): its elements cannot be written one by one")
-    for other, y in others.items():
-        if overlap(x, y):
-            raise ArgumentError(
-                f"argument out ({name}): it shares memory with {other}; give an array of its own"
-            )
 
 
 def compile(

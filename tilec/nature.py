@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import dataclass
 
 from tilec.emitter import Emitter
 from tilec.ir import Cast, Load, Map, Op, Operand, Reduce, Type, operands
+
+STRIDE = 16
+"""A value that moves in steps of at least so many positions is known from samples so far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +107,29 @@ class Values:
                 self.emit.fn(op.fn, *args) if isinstance(op, Map) else self.emit.again(op, mapping)
             )
         return self._copies[x]
+
+
+def computed(
+    emit: Emitter,
+    x: Operand,
+    definitions: Mapping[str, Op],
+    kept: Callable[[str], bool],
+    positions: Mapping[str, Operand],
+) -> Operand:
+    """A value computed again at other positions of axes; names that are `kept` stay."""
+    if not isinstance(x, str):
+        return x
+    if x in positions:
+        return positions[x]
+    if x not in definitions or kept(x):
+        return x
+    op = definitions[x]
+
+    def make() -> Operand:
+        names = [y for y in operands(op) if isinstance(y, str)]
+        mapping = {y: computed(emit, y, definitions, kept, positions) for y in names}
+        if isinstance(op, Map):
+            return emit.fn(op.fn, *(mapping[y] if isinstance(y, str) else y for y in op.args))
+        return emit.again(op, mapping)
+
+    return emit.once(("computed", x, tuple(positions.items())), make)

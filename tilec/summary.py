@@ -29,7 +29,7 @@ from tilec.ir import (
     operands,
     rebuild,
 )
-from tilec.nature import Values
+from tilec.nature import STRIDE, Values, computed
 
 Pair = tuple[str, str]
 
@@ -52,6 +52,7 @@ class Summaries:
         self.windows: dict[tuple[str, int], Pair] = {}
         self._made: dict[Hashable, Summary | None] = {}
         self._placed: set[str] = set()
+        self._samples: dict[tuple[str, int], str] = {}
 
     @property
     def kernel(self) -> Kernel:
@@ -88,7 +89,7 @@ class Summaries:
         grid = tuple(a.name for a in kernel.axes if a.name in needed and tiles.get(a.name) == 1)
         emit = Emitter(kernel, self.taken, {window: 1, **dict.fromkeys(grid, 1)})
         position = emit.fn("add", emit.fn("mul", window, tile), inner)
-        value = self._copy(emit, x, known, {axis: position})
+        value = computed(emit, x, known, self.top.__contains__, {axis: position})
         extent = kernel.extents[axis]
         ragged = not (isinstance(extent, int) and extent % tile == 0)
         inside = emit.fn("lt", position, emit.scalar(extent)) if ragged else True
@@ -128,25 +129,13 @@ class Summaries:
         parts = [self._positions(y, known) for y in operands(op)]
         return None if None in parts else {a for p in parts if p is not None for a in p}
 
-    def _copy(
-        self, emit: Emitter, x: Operand, known: Mapping[str, Op], instead: Mapping[str, Operand]
-    ) -> Operand:
-        """A value computed again, at other positions."""
-        if not isinstance(x, str):
-            return x
-        if x in self.top or x not in known:
-            return instead.get(x, x)
-        op = known[x]
-
-        def make() -> Operand:
-            names = [y for y in operands(op) if isinstance(y, str)]
-            mapping = {y: self._copy(emit, y, known, instead) for y in names}
-            if isinstance(op, Map):
-                args = (mapping[y] if isinstance(y, str) else y for y in op.args)
-                return emit.fn(op.fn, *args)
-            return emit.again(op, mapping)
-
-        return emit.once(("copy", x), make)
+    def samples(self, axis: str, tile: int) -> str:
+        """The axis that numbers the samples of a window: one every `STRIDE` positions, and its last position."""
+        if (axis, tile) not in self._samples:
+            name = fresh(f"{axis}_s", self.taken)
+            self.axes.append(Axis(name, -(-tile // STRIDE) + 1))
+            self._samples[axis, tile] = name
+        return self._samples[axis, tile]
 
 
 def _structure(x: Operand, known: Mapping[str, Op], top: frozenset[str]) -> Hashable:

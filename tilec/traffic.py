@@ -18,7 +18,7 @@ from tilec.meter import Traffic, keys, window
 from tilec.scalar import Number
 
 if TYPE_CHECKING:
-    from tilec.backends.reference.interpreter import Machine
+    from tilec.backends.reference.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ def budget(
     """
     import numpy as np  # not needed by those who only read IR
 
-    from tilec.backends.reference.interpreter import Machine, with_scalars
+    from tilec.backends.reference.interpreter import with_scalars
+    from tilec.backends.reference.machine import Machine
 
     control = Control(kernel)
     _check(kernel, control, sizes, scalars or {}, arrays or {})

@@ -156,13 +156,13 @@ def _of_header(type: str, word: str, expected: frozenset[str], kind: str) -> Wor
                 "write its axes in brackets: O[b, h, i], or O[] for a single number",
             )
         return "the line ends where a name must come", None
-    if expected == {"LPAR"}:
+    if expected == frozenset(("LPAR",)):
         return f"'(' is missing {'at the end' if end else f'before {word!r}'}", _SHAPE.get(kind)
-    if expected == {"EQUAL"}:
+    if expected == frozenset(("EQUAL",)):
         return f"'=' is missing {'at the end' if end else f'before {word!r}'}", _SHAPE.get(kind)
-    if expected == {"LESS"}:
+    if expected == frozenset(("LESS",)):
         return "an axis line gives a bound with '<'", "write axis c < 512"
-    if expected == {"NUMBER"}:
+    if expected == frozenset(("NUMBER",)):
         return f"an integer must come {'at the end' if end else f'before {word!r}'}", _SHAPE.get(
             kind
         )

@@ -35,7 +35,9 @@ def ranks(kernel: Kernel) -> dict[str, int]:
     """The number of dimensions of each tensor: parameters, outputs and buffers."""
     out = {name: len(t.dims) for name, t in kernel.tensors.items()}
     out |= {o.name: len(o.axes) for o in kernel.outputs}
-    return out | {b.result.name: len(b.result.type.axes) for b in kernel.body if isinstance(b, Buffer)}
+    return out | {
+        b.result.name: len(b.result.type.axes) for b in kernel.body if isinstance(b, Buffer)
+    }
 
 
 def _keys(kernel: Kernel) -> Iterator[Key]:

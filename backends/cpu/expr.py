@@ -36,7 +36,10 @@ from tilec.backends.cpu.vector import (
 from tilec.dtypes import DType, kind
 from tilec.ir import Absent, Cast, Edge, Load, Map, Op, Operand, Store
 
-ABSENT_BITS: dict[str, tuple[Kind, int]] = {"f32": ("i32", 0x7FA5C3A5), "f64": ("i64", 0x7FF4A5C3A5C3A5C3)}
+ABSENT_BITS: dict[str, tuple[Kind, int]] = {
+    "f32": ("i32", 0x7FA5C3A5),
+    "f64": ("i64", 0x7FF4A5C3A5C3A5C3),
+}
 """How an absent zero is kept in scratch: as the bits of a signalling NaN."""
 
 
@@ -182,7 +185,9 @@ class Evaluator:
         match op:
             case Edge():
                 w = self.window(op.axis)
-                at = w.first if op.which == "first" else self.e.add(w.first, self.e.add(w.count, -1))
+                at = (
+                    w.first if op.which == "first" else self.e.add(w.first, self.e.add(w.count, -1))
+                )
                 return Val((self.e.index(at),))
             case Load():
                 return self.load(op, p)
@@ -289,7 +294,9 @@ class Evaluator:
             return Val(tuple(parts))
         bits, pattern = ABSENT_BITS[tile.kind]
         marks = [e.compare("==", e.bits(x, bits), pattern) for x in parts]
-        zeros = [e.select(m, constant(tile.kind, 0.0), x) for m, x in zip(marks, parts, strict=True)]
+        zeros = [
+            e.select(m, constant(tile.kind, 0.0), x) for m, x in zip(marks, parts, strict=True)
+        ]
         return Val(tuple(zeros), tuple(marks))
 
     def write_tile(self, tile: Tile, p: Point, value: Val) -> None:
@@ -326,8 +333,15 @@ class Evaluator:
         one = self.consecutive(op, p)
         if one is None:
             return Val(tuple(self.element(op, index, part) for part in range(n)))
-        starts = [(Val((self.e.add(self.window(p.vector or "").first, p.at[x]),)) if x == p.vector else v, sure)
-                  for x, (v, sure) in zip(op.index, index, strict=True)]
+        starts = [
+            (
+                Val((self.e.add(self.window(p.vector or "").first, p.at[x]),))
+                if x == p.vector
+                else v,
+                sure,
+            )
+            for x, (v, sure) in zip(op.index, index, strict=True)
+        ]
         offset, inside = self.address(op.tensor, [(v.parts[0], sure) for v, sure in starts])
         near = one if inside is None else self.e.and_(one, inside)
         return Val(
@@ -356,7 +370,11 @@ class Evaluator:
         """The condition under which a loaded tile lies in memory as it would in scratch, and its address there; None
         where it never does."""
         e = self.e
-        if storage.MEMORY[self.dtype_of(op.tensor)] != tile.kind or tile.kind != self.float or tile.lane:
+        if (
+            storage.MEMORY[self.dtype_of(op.tensor)] != tile.kind
+            or tile.kind != self.float
+            or tile.lane
+        ):
             return None
         if sorted(x for x in op.index if isinstance(x, str) and self.axes(x)) != sorted(tile.axes):
             return None

@@ -37,7 +37,9 @@ from tilec.ir import (
     walk,
 )
 
-NOT_NEGATIVE = frozenset({"exp", "exp2", "sigmoid", "relu", "abs", "uniform", "tanh", "erf", "sin", "cos", "silu"})
+NOT_NEGATIVE = frozenset(
+    {"exp", "exp2", "sigmoid", "relu", "abs", "uniform", "tanh", "erf", "sin", "cos", "silu"}
+)
 """Functions whose value is never -inf."""
 BOUNDED = frozenset({"sigmoid", "uniform", "tanh", "erf", "sin", "cos"})
 """Functions whose value is never infinite."""
@@ -60,7 +62,9 @@ class Facts:
                 return self.kernel.values[x].type.dtype
             argument = self.kernel.arguments.get(x)
             return self.kernel.compute if argument and argument.type == "float" else "i64"
-        return "bool" if isinstance(x, bool) else "i64" if isinstance(x, int) else self.kernel.compute
+        return (
+            "bool" if isinstance(x, bool) else "i64" if isinstance(x, int) else self.kernel.compute
+        )
 
     # ---- infinities
 
@@ -87,7 +91,9 @@ class Facts:
         a, b = op.args
         if op.fn == "sub":
             return self.finite(a, -1) or self.finite(b, -1)
-        return (self.finite(a, -1) or self.finite(b, 1)) and (self.finite(a, 1) or self.finite(b, -1))
+        return (self.finite(a, -1) or self.finite(b, 1)) and (
+            self.finite(a, 1) or self.finite(b, -1)
+        )
 
     # ---- weights
 
@@ -107,7 +113,9 @@ class Facts:
         if op.fn == "max":
             return any(self.tops(y, x) for y in op.args)
         # min(m, largest): below m where m is beyond it, where x - m is NaN or infinite in any case
-        return any(self.tops(y, x) for y in op.args) and any(isinstance(y, float) and y > 1e38 for y in op.args)
+        return any(self.tops(y, x) for y in op.args) and any(
+            isinstance(y, float) and y > 1e38 for y in op.args
+        )
 
     # ---- relaxed code
 
@@ -170,7 +178,11 @@ class Facts:
         op = self.defs[x]
         if isinstance(op, (For, If)):
             names = [v.name for v in op.results]
-            n = names.index(x) if x in names else [v.name for v in defined(op)].index(x) - len(names)
+            n = (
+                names.index(x)
+                if x in names
+                else [v.name for v in defined(op)].index(x) - len(names)
+            )
             given = [_yielded(r)[n] for r in regions(op)]
             return [*given, op.init[n]] if isinstance(op, For) else given
         return list(operands(op))

@@ -6,22 +6,25 @@ around such stretches, and what they carry lies in scratch.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import llvmlite.ir as llvm
 
 from tilec.backends.cpu.context import COUNTER, TASKS, Context
-from tilec.backends.cpu.expr import Evaluator, Point
+from tilec.backends.cpu.expr import Evaluator, Point, Val
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.plan import Planner, Segment, Stage, names_in, split
 from tilec.backends.cpu.tiles import Scratch, Tile, Window
-from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
+from tilec.backends.cpu.trim import Bound, bounds
+from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function, lanes_of
 from tilec.errors import UnsupportedError
 from tilec.ir import Body, For, Grid, If, Kernel, Load, Op, Operand, Type, Yield, operands, walk
 
@@ -51,9 +54,13 @@ def lower(kernel: Kernel, machine: Machine) -> Module:
         modes = facts.modes(grid)
         for exact in modes:
             name = f"task_{n}_{'exact' if exact else 'relaxed'}"
-            task = function(module, name, [POINTER, POINTER, KINDS["i64"]], KINDS["i64"], internal=True)
+            task = function(
+                module, name, [POINTER, POINTER, KINDS["i64"]], KINDS["i64"], internal=True
+            )
             watch = not exact and len(modes) > 1
-            most = max(most, _Task(facts, context, Emit(task, machine), grid, n, exact, watch).emit())
+            most = max(
+                most, _Task(facts, context, Emit(task, machine), grid, n, exact, watch).emit()
+            )
             tasks.append(task)
         names.append(f"worker_{n}")
         _worker(function(module, names[-1], [POINTER, POINTER]), tasks, context, machine)
@@ -77,7 +84,9 @@ def _worker(f: Any, tasks: Sequence[Any], context: Context, machine: Machine) ->
     b.position_at_end(run)
     found = b.call(tasks[0], [pointer, scratch, n])
     if len(tasks) > 1:
-        e.branch(e.compare("!=", found, 0), lambda: b.call(tasks[1], [pointer, scratch, n]) and None)
+        e.branch(
+            e.compare("!=", found, 0), lambda: b.call(tasks[1], [pointer, scratch, n]) and None
+        )
     b.branch(again)
     b.position_at_end(end)
     b.ret_void()
@@ -87,7 +96,14 @@ class _Task:
     """Emits the function that computes one tile of a grid."""
 
     def __init__(
-        self, facts: Facts, context: Context, e: Emit, grid: Grid, number: int, exact: bool, watch: bool
+        self,
+        facts: Facts,
+        context: Context,
+        e: Emit,
+        grid: Grid,
+        number: int,
+        exact: bool,
+        watch: bool,
     ) -> None:
         self.kernel, self.e, self.grid = facts.kernel, e, grid
         self.ev = Evaluator(e, facts, exact, facts.relaxed(grid) if watch else ())
@@ -97,7 +113,11 @@ class _Task:
         self.context, self.number = context, number
         self.lane = lane_axis(grid)
         self.vectors = 2
-        self.uses = Counter(x for op in walk(self.kernel.body) for x in operands(op) if isinstance(x, str))
+        self.streams: list[str] = []
+        self.bounds: list[Bound] = []
+        self.uses = Counter(
+            x for op in walk(self.kernel.body) for x in operands(op) if isinstance(x, str)
+        )
         self.nests = Nests(self.ev, self.lane, self.vectors)
 
     def emit(self) -> int:
@@ -156,7 +176,11 @@ class _Task:
         found: dict[str, Tile] = {}
         for n, (x, tile) in enumerate(zip(ends, out, strict=True)):
             others = [y for k, y in enumerate(ends) if k != n]
-            if isinstance(x, str) and x not in others and not any(self.reads(y, [tile]) for y in others):
+            if (
+                isinstance(x, str)
+                and x not in others
+                and not any(self.reads(y, [tile]) for y in others)
+            ):
                 found[x] = tile
         return found
 
@@ -170,10 +194,60 @@ class _Task:
         for n, stage in enumerate(plan.stages):
             for name in [*stage.kept, *(r.result.name for r in stage.reduces)]:
                 target = targets.get(name)
-                fits = target is not None and name in stage.kept and self.in_place(plan, n, name, target)
+                fits = (
+                    target is not None
+                    and name in stage.kept
+                    and self.in_place(plan, n, name, target)
+                )
                 tiles[name] = target if fits and target else self.tile(name, name not in plan.local)
         self.ev.held.update(tiles)
+        self.bounds = self.limits(ops, defined & later)
         self.steps(plan)
+
+    def limits(self, ops: Sequence[Op], escaping: set[str]) -> list[Bound]:
+        """What bounds the positions of the innermost streamed axis that these ops need."""
+        if not self.streams or self.lane is None:
+            return []
+        axis = self.streams[-1]
+        if self.ev.window(axis).scalar:
+            return []
+        found = bounds(ops, axis, escaping, self.ev.axes, self.ev.free)
+        return [
+            b for b in found if {*self.ev.axes(b.low), *self.ev.axes(b.high)} <= {axis, self.lane}
+        ]
+
+    @contextmanager
+    def trimmed(self, panel: Any) -> Generator[None]:
+        """The window of the streamed axis cut to what a panel's lanes need."""
+        if not self.bounds or self.lane is None:
+            yield
+            return
+        e, ev, axis = self.e, self.ev, self.streams[-1]
+        before = ev.windows[axis]
+        point = Point({self.lane: panel, axis: 0}, self.lane, self.vectors)
+        begin: Any = 0
+        count: Any = before.count
+        with ev.scope():
+            for bound in self.bounds:
+                low, high = ev.value(bound.low, point), ev.value(bound.high, point)
+                if bound.upper:
+                    gap = self.across(high, low, e.max)
+                    count = e.min(count, e.max(e.add(gap, bound.slack), 0))
+                else:
+                    gap = self.across(low, high, e.min)
+                    begin = e.max(begin, e.add(gap, bound.slack))
+        count = e.index(count)
+        begin = begin if isinstance(begin, int) else e.min(begin, count)
+        ev.windows[axis] = replace(before, begin=begin, count=count)
+        yield
+        ev.windows[axis] = before
+
+    def across(self, a: Val, b: Val, combine: Callable[[Any, Any], Any]) -> Any:
+        """The largest or smallest difference of two integers in the lanes of a panel."""
+        e = self.e
+        parts = [e.sub(a.part(n), b.part(n)) for n in range(max(len(a.parts), len(b.parts)))]
+        out = functools.reduce(combine, parts)
+        return e.across(combine, out) if lanes_of(out) else out
 
     def in_place(self, plan: Segment, at: int, name: str, tile: Tile) -> bool:
         """Whether a value may overwrite the tile it is to end in: whoever reads the old one has done so by then, or does
@@ -213,7 +287,7 @@ class _Task:
                 continue
 
             def panel(i: Any, _: list[Any], stages: Sequence[Stage] = stages) -> None:
-                with self.ev.scope():
+                with self.ev.scope(), self.trimmed(i):
                     for stage in stages:
                         self.nests.emit(stage, i)
 
@@ -223,7 +297,11 @@ class _Task:
 
     def once(self, stage: Stage) -> None:
         """A stage that is not on panels. A block of a tensor that lies in memory as it would in scratch stays there."""
-        name = stage.kept[0] if len(stage.kept) == 1 and not stage.reduces and not stage.stores else None
+        name = (
+            stage.kept[0]
+            if len(stage.kept) == 1 and not stage.reduces and not stage.stores
+            else None
+        )
         op = self.ev.defs[name] if name else None
         tile = self.ev.held[name] if name else None
         if name is None or not isinstance(op, Load) or not isinstance(tile, Tile):
@@ -308,7 +386,9 @@ class _Task:
         extent = ev.slots["extent", op.axis]
         whole = self.kernel.extents[op.axis]
         if op.tile is None and not isinstance(whole, int):
-            raise UnsupportedError(f"target cpu: the window of axis {op.axis} must have an extent; tile it")
+            raise UnsupportedError(
+                f"target cpu: the window of axis {op.axis} must have an extent; tile it"
+            )
         step = op.tile or (whole if isinstance(whole, int) else 0)
         start = 0 if op.start is None else self.scalar(op.start)
         stop = extent if op.stop is None else self.scalar(op.stop)
@@ -317,8 +397,10 @@ class _Task:
             count = e.min(e.sub(extent, first), step) if op.ragged else step
             before = ev.windows.get(op.axis)
             ev.windows[op.axis] = Window(first, 1 if step == 1 else count, step, step == 1)
+            self.streams.append(op.axis)
             with ev.scope():
                 self.body(op.body, tiles)
+            self.streams.pop()
             if before is None:
                 del ev.windows[op.axis]
             else:
@@ -340,7 +422,9 @@ class _Task:
     def branch(self, op: If, targets: Mapping[str, Tile]) -> None:
         """One of two regions, by a scalar condition."""
         tiles = [
-            targets[v.name] if v.name in targets and self.alike(v.name, targets[v.name]) else self.tile(v.name)
+            targets[v.name]
+            if v.name in targets and self.alike(v.name, targets[v.name])
+            else self.tile(v.name)
             for v in op.results
         ]
 
@@ -363,4 +447,3 @@ def lane_axis(grid: Grid) -> str | None:
     """The axis to lay in vector lanes: of the grid's axes with more than one position in a tile, the last."""
     wide = [axis for axis, tile in grid.axes if tile > 1]
     return wide[-1] if wide else None
-

@@ -65,7 +65,9 @@ class Nests:
 
         self.e.loop(0, self.ev.window(vector).count, self.e.lanes, [], step, name=vector)
 
-    def around(self, stage: Stage, axes: Sequence[str], p: Point, body: Callable[[Point], None]) -> None:
+    def around(
+        self, stage: Stage, axes: Sequence[str], p: Point, body: Callable[[Point], None]
+    ) -> None:
         """Loops over axes, outermost first; what does not vary inside is computed before a loop."""
         self.prepare(stage, p)
         if not axes:
@@ -77,7 +79,8 @@ class Nests:
             with self.ev.scope():
                 self.around(stage, rest, p.on(axis, i), body)
 
-        self.e.loop(0, self.ev.window(axis).count, 1, [], each, name=axis)
+        window = self.ev.window(axis)
+        self.e.loop(window.begin, window.count, 1, [], each, name=axis)
 
     def prepare(self, stage: Stage, p: Point) -> None:
         """Evaluates what the stage needs and what varies along the point's axes only, before the loops over others."""
@@ -98,7 +101,11 @@ class Nests:
             if set(ev.axes(x)) <= bound:
                 if not (op is stage.root or isinstance(op, Reduce) and x not in ev.held):
                     ev.value(x, p)
-            elif op is not None and (x in ev.computing or x not in ev.held) and not isinstance(op, Contract):
+            elif (
+                op is not None
+                and (x in ev.computing or x not in ev.held)
+                and not isinstance(op, Contract)
+            ):
                 todo += operands(op)
 
     def inner(self, stage: Stage, overs: Axes, product: Product | None, p: Point) -> None:
@@ -159,7 +166,7 @@ class Nests:
         if product.row is None:
             return self.row_tile(stage, product, [p], totals)
         axis = product.row
-        count = self.ev.window(axis).count
+        begin, count = self.ev.window(axis).begin, self.ev.window(axis).count
 
         def tile(first: Any, rows: int, held: Sequence[Any]) -> list[Any]:
             with self.ev.scope():
@@ -167,7 +174,7 @@ class Nests:
                 return self.row_tile(stage, product, points, held)
 
         held = list(totals)
-        if isinstance(count, int):
+        if isinstance(count, int) and isinstance(begin, int):
             for first, rows, tiles in row_tiles(count, most):
                 held = (
                     tile(first, rows, held)
@@ -182,8 +189,8 @@ class Nests:
                     )
                 )
             return held
-        whole = e.mul(e.builder.udiv(count, e.index(most)), most)
-        held = e.loop(0, whole, most, held, lambda i, x: tile(i, most, x), name=axis)
+        whole = e.add(begin, e.mul(e.builder.udiv(e.sub(count, begin), e.index(most)), most))
+        held = e.loop(begin, whole, most, held, lambda i, x: tile(i, most, x), name=axis)
         return e.loop(whole, count, 1, held, lambda i, x: tile(i, 1, x), name=axis)
 
     def row_tile(
@@ -192,9 +199,9 @@ class Nests:
         """Some rows: the contraction, then what is made of it."""
         ev, root = self.ev, stage.root
         assert root is not None
-        counts = {k: ev.window(k).count for k in root.over}
+        windows = {k: ev.window(k) for k in root.over}
         start = [self.start(root, p) for p in points]
-        sums = product.total(self.e, points[0], counts, start)
+        sums = product.total(self.e, points[0], windows, start)
         for p, parts in zip(points, sums, strict=True):
             ev.define(root.result.name, p, Val(tuple(parts)))
         totals = self.reduced(stage, points, totals)
@@ -220,7 +227,8 @@ class Nests:
             with self.ev.scope():
                 return self.over(rest, p.on(axis, i), carried, body)
 
-        return self.e.loop(0, self.ev.window(axis).count, 1, start, each, name=axis)
+        window = self.ev.window(axis)
+        return self.e.loop(window.begin, window.count, 1, start, each, name=axis)
 
     def tile(self, name: str) -> Tile:
         """The scratch of a value that is kept."""
@@ -248,7 +256,9 @@ class Nests:
             rest = [a for a in tile.axes if a != lane]
             with ev.scope():
                 p = Point({lane: i}, lane, self.vectors)
-                self.around(Stage(tile.axes), rest, p, lambda q: ev.write_tile(tile, q, ev.value(x, q)))
+                self.around(
+                    Stage(tile.axes), rest, p, lambda q: ev.write_tile(tile, q, ev.value(x, q))
+                )
 
         e.loop(0, ev.window(lane).count, self.vectors * e.lanes, [], panel, name="panel")
 
@@ -359,4 +369,3 @@ def combine(e: Emit, fn: str, total: Any, x: Any) -> Any:
             return e.greater(x, total)
         case _:
             raise AssertionError(f"{fn} has no loop of its own")
-

@@ -14,7 +14,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tilec.ir import Body, Cast, Contract, Edge, Load, Map, Op, Operand, Reduce, Store, operands, walk
+from tilec.ir import (
+    Body,
+    Cast,
+    Contract,
+    Edge,
+    Load,
+    Map,
+    Op,
+    Operand,
+    Reduce,
+    Store,
+    operands,
+    walk,
+)
 
 Axes = tuple[str, ...]
 CHEAP = frozenset(
@@ -190,7 +203,9 @@ class Planner:
         return max((self.ready(x, domain) for x in self.leaves(xs)), default=-1)
 
     def ready(self, x: str, domain: Axes) -> int:
-        same = set(self.stages[self.home[x]].domain) == set(domain) and not isinstance(self.defs[x], Reduce)
+        same = set(self.stages[self.home[x]].domain) == set(domain) and not isinstance(
+            self.defs[x], Reduce
+        )
         return self.home[x] + (not same)
 
     def leaves(self, xs: Iterable[Operand]) -> set[str]:

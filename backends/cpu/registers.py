@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilec.backends.cpu.expr import Point
-from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.tiles import Tile, Window
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
 UNROLL = 4
@@ -38,30 +38,38 @@ class Product:
     row: str | None
 
     def total(
-        self, e: Emit, p: Point, counts: Mapping[str, Any], start: Sequence[Sequence[Any]]
+        self, e: Emit, p: Point, windows: Mapping[str, Window], start: Sequence[Sequence[Any]]
     ) -> list[list[Any]]:
         """start[r][part] plus the sum of products, for the rows from the point's on."""
         rows = len(start)
         flat = [x for row in start for x in row]
-        out = self.outer(e, self.over, p, counts, rows, flat)
+        out = self.outer(e, self.over, p, windows, rows, flat)
         return [out[r * p.parts : (r + 1) * p.parts] for r in range(rows)]
 
     def outer(
-        self, e: Emit, over: Sequence[str], p: Point, counts: Mapping[str, Any], rows: int, flat: list[Any]
+        self,
+        e: Emit,
+        over: Sequence[str],
+        p: Point,
+        windows: Mapping[str, Window],
+        rows: int,
+        flat: list[Any],
     ) -> list[Any]:
         axis, *rest = over
         if not rest:
-            return self.inner(e, axis, p, counts[axis], rows, flat)
+            return self.inner(e, axis, p, windows[axis], rows, flat)
         return e.loop(
-            0,
-            counts[axis],
+            windows[axis].begin,
+            windows[axis].count,
             1,
             flat,
-            lambda k, held: self.outer(e, rest, p.on(axis, k), counts, rows, held),
+            lambda k, held: self.outer(e, rest, p.on(axis, k), windows, rows, held),
             name=axis,
         )
 
-    def inner(self, e: Emit, axis: str, p: Point, count: Any, rows: int, flat: list[Any]) -> list[Any]:
+    def inner(
+        self, e: Emit, axis: str, p: Point, window: Window, rows: int, flat: list[Any]
+    ) -> list[Any]:
         """The loop over the last summed axis."""
         at = {**p.at, axis: 0}
         kind = self.lanes.kind
@@ -88,17 +96,20 @@ class Product:
                 out += [e.fma(x, y, held[r * p.parts + v]) for v, y in enumerate(vectors)]
             return out
 
-        for start, stop, unroll in _stretches(e, count):
+        for start, stop, unroll in _stretches(e, window.begin, window.count):
             flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
         return flat
 
 
-def _stretches(e: Emit, count: Any) -> Iterator[tuple[Any, Any, int]]:
+def _stretches(e: Emit, begin: Any, end: Any) -> Iterator[tuple[Any, Any, int]]:
     """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest."""
-    whole = count // UNROLL * UNROLL if isinstance(count, int) else e.and_(count, -UNROLL)
-    yield 0, whole, UNROLL
-    if not isinstance(count, int) or whole < count:
-        yield whole, count, 1
+    if isinstance(begin, int) and isinstance(end, int):
+        whole = begin + (end - begin) // UNROLL * UNROLL
+    else:
+        whole = e.add(begin, e.and_(e.sub(end, begin), -UNROLL))
+    yield begin, whole, UNROLL
+    if not isinstance(whole, int) or whole < end:
+        yield whole, end, 1
 
 
 def row_tiles(n: int, most: int) -> list[tuple[int, int, int]]:

@@ -61,7 +61,10 @@ class Executable:
         self._layouts: dict[object, _Layout] = {}
 
     def __call__(
-        self, tensors: Mapping[str, View], scalars: Mapping[str, Number], outputs: Mapping[str, View]
+        self,
+        tensors: Mapping[str, View],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, View],
     ) -> None:
         """Runs the kernel: reads `tensors`, writes `outputs`, both by name.
 
@@ -111,9 +114,7 @@ class Executable:
     ) -> _Layout:
         slots, sizes = self._context.slots, self.sizes(tensors, scalars)
         words = (ctypes.c_int64 * len(self._context))()
-        extents = {
-            a.name: max(0, int(scalar.evaluate(a.extent, sizes))) for a in self._kernel.axes
-        }
+        extents = {a.name: max(0, int(scalar.evaluate(a.extent, sizes))) for a in self._kernel.axes}
         for name, n in sizes.items():
             if name in self._kernel.arguments:
                 words[slots["scalar", name]] = _word(n, self._kernel.arguments[name].type)
@@ -152,4 +153,3 @@ def _word(x: Number, type: str) -> int:
     if type == "float":
         return int(struct.unpack("<q", struct.pack("<d", float(x)))[0])
     return int(x)
-

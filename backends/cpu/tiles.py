@@ -18,13 +18,14 @@ from tilec.backends.cpu.vector import BYTES, Emit, Kind
 class Window:
     """The stretch of an axis that the present tile covers: `count` positions from `first` on, at most `extent`.
 
-    `scalar`: the tile holds one position, and the axis is in no type.
+    `scalar`: the tile holds one position, and the axis is in no type. `begin`: loops start at this position of it.
     """
 
     first: Any
     count: Any
     extent: int
     scalar: bool = False
+    begin: Any = 0
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,9 @@ class Scratch:
         panels = -(-extents[lane] // width) if on_lanes and lane is not None and whole else 1
         base = self.take(step * panels + self.e.lanes, kind)
         panel = step if on_lanes and whole else 0
-        return Tile(base, kind, tuple(extents), strides, lane if on_lanes else None, width, panel, marked)
+        return Tile(
+            base, kind, tuple(extents), strides, lane if on_lanes else None, width, panel, marked
+        )
 
 
 def _round_up(n: int, step: int) -> int:

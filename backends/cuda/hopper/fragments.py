@@ -38,6 +38,7 @@ from tilec.ir import (
     Operand,
     Reduce,
     Type,
+    Value,
     Yield,
     operands,
     walk,
@@ -279,7 +280,7 @@ class BlockEmitter:
             if not isinstance(op, (Map, Cast, Load)) or not self.is_fragment(op):
                 continue
             name = op.result.name
-            homes = {k for k, body in enumerate(regions) for o in body for x in operands(o) if x == name}
+            homes = {k for k, body in enumerate(regions) for o in body if name in operands(o) and not isinstance(o, Yield)}
             if len(homes) < 2 or self.cost(name, out) < 2:
                 continue
             source = self.reusable(name)
@@ -422,15 +423,15 @@ class BlockEmitter:
         self.scope.values[x] = Expression(name, "float")
 
     def scale(self, op: Op) -> None:
-        """An accumulator times a row value, in place."""
+        """An accumulator times a row value, in place. In the first window it is 0."""
         assert isinstance(op, Map)
-        if self.first:
-            return
         for x, f in (op.args, op.args[::-1]):
             slot = self.slot_of.get(str(x))
             if slot is None or not self.structure.slots[slot].width:
                 continue
             self.slot_of[op.result.name] = slot
+            if self.first:
+                return
             waiting = {r.op.result.name for r in self.pending if r.op is not None}
             if str(f) in waiting:
                 self.flush()
@@ -459,9 +460,6 @@ class BlockEmitter:
 
     def branch(self, op: If) -> None:
         """A relaxed `if`: each warp decides for its rows. In the first window the exact arm is taken."""
-        for k, v in enumerate(op.results):
-            if v.type.axes == (self.structure.row,):
-                self._merge_kind(op, k)
         rows = [(k, v) for k, v in enumerate(op.results) if v.type.axes == (self.structure.row,) and v.name in self.needed]
         for _, v in rows:
             name = self.names.of(v.name)
@@ -478,49 +476,32 @@ class BlockEmitter:
             self.arm(op.orelse, rows)
             self.out.depth -= 1
             self.out.add("}")
-        for k, v in enumerate(op.results):
-            if len(v.type.axes) == 2 and self.structure.stream not in v.type.axes:
-                end = op.orelse[-1]
-                assert isinstance(end, Yield)
-                slot = next((self.slot_of[a] for a in self.block.args if len(self.scope.axes(a)) == 2), None)
-                source = self.slot_of.get(str(end.values[k]), self._slot_behind(str(end.values[k])))
-                self.slot_of[v.name] = source if source is not None else (slot or 0)
+        end = op.orelse[-1]
+        assert isinstance(end, Yield)
+        for v, y in zip(op.results, end.values, strict=True):
+            if str(y) in self.slot_of:
+                self.slot_of[v.name] = self.slot_of[str(y)]
 
-    def _slot_behind(self, x: str) -> int | None:
-        op = self.defs.get(x)
-        if isinstance(op, Map) and op.fn == "mul":
-            for y in op.args:
-                if str(y) in self.slot_of:
-                    return self.slot_of[str(y)]
-                deeper = self._slot_behind(str(y))
-                if deeper is not None:
-                    return deeper
-        return None
-
-    def _merge_kind(self, op: If, k: int) -> None:
-        """A row result stays in parts where both arms give it so. (Sums are found out while the arms are written.)"""
-
-    def arm(self, body: Body, rows: list[tuple[int, object]]) -> None:
+    def arm(self, body: Body, rows: list[tuple[int, Value]]) -> None:
         """One arm: its ops, then its results."""
-        saved, totals = dict(self.scope.values), set(self.partial)
+        values, partial = dict(self.scope.values), set(self.partial)
         self.emit(body)
         end = body[-1]
         assert isinstance(end, Yield)
         for k, v in rows:
-            y = end.values[k]
-            name = self.names.of(v.name)  # type: ignore[attr-defined]
-            wanted = self.wanted_partial(v.name)  # type: ignore[attr-defined]
-            if isinstance(y, str) and not wanted:
+            text = self.carried(end.values[k], self.wanted_partial(v.name))
+            self.out.add(f"ROWS {self.names.of(v.name)}[r] = {text};")
+        self.scope.values = values
+        self.partial = partial | {v.name for _, v in rows if self.wanted_partial(v.name)}
+
+    def carried(self, y: Operand, in_parts: bool) -> str:
+        """A row value as it is carried on: the total, or in parts, of which one thread may have all."""
+        if not in_parts:
+            if isinstance(y, str):
                 self.total(y)
-            if wanted:
-                self.partial.add(v.name)  # type: ignore[attr-defined]
-            e = self.scope.operand(y, "row").real()
-            self.out.add(f"ROWS {name}[r] = {e.text};")
-        keep = self.partial - totals
-        self.scope.values = {**saved, **{n: e for n, e in self.scope.values.items() if n not in saved and False}}
-        for _, v in rows:
-            self.scope.values[v.name] = Expression(self.names.of(v.name), "float")  # type: ignore[attr-defined]
-        self.partial = totals | {v.name for _, v in rows if v.name in keep}  # type: ignore[attr-defined]
+            return self.scope.operand(y, "row").real().text
+        text = self.scope.operand(y, "row").real().text
+        return text if y in self.partial else f"((lane & 3) ? 0.f : {text})"
 
     def wanted_partial(self, name: str) -> bool:
         """Whether a result of a branch becomes a carried value that is kept in parts."""
@@ -550,10 +531,11 @@ class BlockEmitter:
                 continue
             if isinstance(y, str) and y in block.args:
                 raise Refused("its carried values change places")
-            if isinstance(y, str) and k not in self.registers.partial:
-                self.total(y)
-            e = self.scope.operand(y, "row").real()
-            self.out.add(f"ROWS {self.registers.slots[k]}[r] = {e.text};")
+            text = self.carried(y, k in self.registers.partial)
+            self.out.add(f"ROWS {self.registers.slots[k]}[r] = {text};")
+        for slot, base in block.bases.items():
+            if self.slot_of.get(str(base)) != slot:
+                raise Refused(f"{base}, which {self.structure.slots[slot].name} begins from, is not its old value")
 
 
 class FragmentLoop:
@@ -568,13 +550,15 @@ class FragmentLoop:
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
         out, s = self.out, self.block.structure
+        for r in self.roots:
+            self.settle(r.value)
         sums = [r for r in self.roots if r.op is not None]
         for r in sums:
             assert r.op is not None
             identity = IDENTITY[r.op.fn]
             out.add(f"float {self.names.of(r.op.result.name)}_part[4] = {{{', '.join([identity] * 4)}}};{self.scope.comment(r.op)}")
         for r in self.roots:
-            if r.what == "keep" and r.array.endswith("_kept"):
+            if r.what == "keep" and r.array not in self.block.registers.heads:
                 out.add(f"float {r.array}[{s.columns // 2}];")
         packed = {r.value: self.names.fresh(self.names.of(r.value) + "_four") for r in self.roots if r.what == "pack"}
         out.add("#pragma unroll")
@@ -595,6 +579,17 @@ class FragmentLoop:
             self.combine(r)
         for value, array in self.stored.items():
             self.block.arrays[value] = array
+
+    def settle(self, x: str) -> None:
+        """Adds up the parts of the row sums that an element depends on."""
+        op = self.block.defs.get(x)
+        if op is None or x in self.block.arrays:
+            return
+        for y in names_in(operands(op)):
+            if y in self.block.partial:
+                self.block.total(y)
+            elif self.block.structure.stream in self.scope.axes(y):
+                self.settle(y)
 
     def element(self, root: Root, packed: dict[str, str]) -> None:
         """What a root does with an element."""
@@ -650,8 +645,6 @@ class FragmentLoop:
             return Expression(f"{array}[4 * c + x]", "float")
         axes = self.scope.axes(x)
         if s.stream not in axes:
-            if axes == (s.row,):
-                self.block.total(x)
             return self.scope.operand(x, None)
         return self.computed(x)
 

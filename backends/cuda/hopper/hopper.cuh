@@ -1,4 +1,5 @@
 // Primitives of the Hopper kernels: barriers, bulk tensor copies, wgmma groups, fragments.
+#pragma nv_diag_suppress 177, 550   // what a role does not use
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;

@@ -54,6 +54,13 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Advance:
+    """Goes on to a ring's next stage; the stage stays in use for the tails."""
+
+    ring: str
+
+
+@dataclass(frozen=True)
 class Turn:
     """Waits for this warpgroup's turn at the tensor unit (`begin`), or passes it on."""
 
@@ -95,7 +102,7 @@ class Query:
     begin: bool
 
 
-Step: TypeAlias = Union[Acquire, Issue, Settle, Release, Turn, Compute, First, Loop, Query]
+Step: TypeAlias = Union[Acquire, Issue, Settle, Release, Advance, Turn, Compute, First, Loop, Query]
 
 
 # ---- memory
@@ -216,7 +223,7 @@ def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
     behind = _rings(t.value for t in block.tails)
     both = [r for r in ahead if r in behind]
     heads: list[Step] = [*(Acquire(r) for r in ahead)]
-    free_heads: list[Step] = [Release(r) for r in ahead if r not in both]
+    free_heads: list[Step] = [Advance(r) if r in both else Release(r) for r in ahead]
     free_tails: list[Step] = [Release(r, late=True) for r in behind]
     tails: list[Step] = [*(Acquire(r, late=True) for r in behind if r not in both), Issue("tails")]
     turn: list[Step] = [Turn(True)] if schedule.pingpong else []
@@ -317,6 +324,8 @@ def _show(plan: Plan, step: Step) -> list[str]:
             return ["acquire rows" if step.begin else "release rows"]
         case Acquire():
             return [f"acquire {step.ring}{' of the window before' if step.late else ''}"]
+        case Advance():
+            return [f"advance {step.ring}"]
         case Release():
             return [f"release {step.ring}{' of the window before' if step.late else ''}"]
 

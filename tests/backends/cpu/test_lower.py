@@ -17,8 +17,23 @@ UNARY = [
     "neg", "abs", "exp", "exp2", "log", "log2", "tanh", "sigmoid", "sqrt", "rsqrt", "erf", "sin", "cos",
     "floor", "ceil", "round", "relu", "silu",
 ]  # fmt: skip
-INTEGER = ["add", "sub", "mul", "floordiv", "mod", "min", "max", "shl", "shr", "bitand", "bitor", "bitxor"]
-SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 1e18, 0.5, -2.5, 7.0], np.float32)
+INTEGER = [
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "mod",
+    "min",
+    "max",
+    "shl",
+    "shr",
+    "bitand",
+    "bitor",
+    "bitxor",
+]
+SPECIAL = np.array(
+    [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 1e18, 0.5, -2.5, 7.0], np.float32
+)
 
 
 def pointwise(fn: str, args: str, dtype: str = "f32", out: str = "f32") -> str:
@@ -89,14 +104,22 @@ kernel f(X: f32[N], Y: f32[N], P: bool[N]) -> O: f32[i], Z: f32[i] {
     check(kernel(text), arrays | {"P": np.arange(49) % 3 > 0})
 
 
-@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i32", "i16", "i8", "u8"])
+@pytest.mark.parametrize(
+    "dtype", ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i32", "i16", "i8", "u8"]
+)
 def test_storage_types(dtype: str) -> None:
     from tilec.arrays import numpy_dtype
 
     text = pointwise("add", "x, y", dtype, dtype)
-    text = text.replace(f"o: {dtype}", f"o: {'f64' if dtype == 'f64' else 'f32' if dtype[0] in 'fb' else 'i64'}")
+    text = text.replace(
+        f"o: {dtype}", f"o: {'f64' if dtype == 'f64' else 'f32' if dtype[0] in 'fb' else 'i64'}"
+    )
     k = kernel(text)
-    data = np.arange(-9, 10).astype(numpy_dtype(dtype)) if dtype != "u8" else np.arange(20).astype(np.uint8)
+    data = (
+        np.arange(-9, 10).astype(numpy_dtype(dtype))
+        if dtype != "u8"
+        else np.arange(20).astype(np.uint8)
+    )
     check(k, {"X": data, "Y": data[::-1].copy()})
 
 
@@ -148,7 +171,15 @@ def attention_arrays(b: int, h: int, m: int, n: int) -> dict[str, np.ndarray]:
     return {name: RNG.standard_normal(s).astype(np.float32) for name, s in shapes.items()}
 
 
-SIZES = [(1, 2, 37, 45), (2, 1, 1, 1), (1, 1, 64, 64), (1, 1, 70, 3), (1, 1, 5, 0), (0, 1, 3, 3), (1, 1, 0, 4)]
+SIZES = [
+    (1, 2, 37, 45),
+    (2, 1, 1, 1),
+    (1, 1, 64, 64),
+    (1, 1, 70, 3),
+    (1, 1, 5, 0),
+    (0, 1, 3, 3),
+    (1, 1, 0, 4),
+]
 
 
 def test_attention_of_any_size_strides_and_masked_nan() -> None:
@@ -313,7 +344,11 @@ kernel f(X: f32[N, M], n: int, flip: bool, s: float = 0.25) -> O: f32[i], P: f32
 @pytest.mark.parametrize("flip", [True, False])
 @pytest.mark.parametrize("n", [0, 3, 9])
 def test_branches_and_exchanged_values(n: int, flip: bool) -> None:
-    check(kernel(CONTROL), {"X": RNG.standard_normal((21, 14)).astype(np.float32)}, {"n": n, "flip": flip})
+    check(
+        kernel(CONTROL),
+        {"X": RNG.standard_normal((21, 14)).astype(np.float32)},
+        {"n": n, "flip": flip},
+    )
 
 
 CONTRACTIONS = """
@@ -377,4 +412,9 @@ kernel f(X: f32[N], seed: int) -> O: f32[i] {
     store(O, i, value=o)
   }
 }"""
-    check(kernel(text), {"X": (3 * RNG.standard_normal(37)).astype(np.float32)}, {"seed": 2**40 + 5}, tolerance=2e-3)
+    check(
+        kernel(text),
+        {"X": (3 * RNG.standard_normal(37)).astype(np.float32)},
+        {"seed": 2**40 + 5},
+        tolerance=2e-3,
+    )

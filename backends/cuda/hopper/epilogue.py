@@ -1,0 +1,246 @@
+"""Emits what follows the loops: the ops on accumulators and row values, and the stores.
+
+An output of rows and features leaves through shared memory, as a bulk copy that clips what lies beyond the tensor, or straight
+from the registers.
+"""
+
+from __future__ import annotations
+
+from tilec.backends.cuda.hopper.expression import (
+    COLUMN,
+    POSITION,
+    Expression,
+    cast,
+    literal,
+    pointwise,
+)
+from tilec.backends.cuda.hopper.fragments import Registers, Scope
+from tilec.backends.cuda.hopper.plan import Plan, padded
+from tilec.backends.cuda.hopper.schedule import ROWS
+from tilec.backends.cuda.hopper.structure import Refused
+from tilec.dataflow import definitions, names_in
+from tilec.ir import Cast, Map, Op, Operand, Store, operands
+
+
+class Epilogue:
+    """Emits the epilogue of a tile. `maps` takes the maps of outputs."""
+
+    def __init__(self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, object]) -> None:
+        self.scope, self.plan, self.registers, self.maps = scope, plan, registers, maps
+        self.s, self.out, self.names = plan.structure, scope.out, scope.names
+        self.defs = definitions(self.s.epilogue)
+        self.accumulators: dict[str, str] = {}
+        self.partial: set[str] = set()
+        for k, (x, name) in enumerate(zip(self.s.slots, self.s.results, strict=True)):
+            if x.width:
+                self.accumulators[name] = registers.slots[k]
+            else:
+                scope.values[name] = Expression(registers.slots[k], "float")
+                if k in registers.partial:
+                    self.partial.add(name)
+
+    def write(self) -> None:
+        """All of it."""
+        used = {x for op in self.s.epilogue for x in names_in(operands(op))}
+        for name in sorted(self.partial & used):
+            part = self.scope.values[name].text
+            total = self.names.fresh(f"{part}_total")
+            self.out.add(f"float {total}[2]; ROWS {total}[r] = quad_sum({part}[r]);")
+            self.scope.values[name] = Expression(total, "float")
+        for op in self.s.epilogue:
+            if isinstance(op, Store):
+                self.store(op)
+            elif len(op.result.type.axes) < 2 and op.result.type.axes in ((), (self.s.row,)):
+                self.scope.declare(op)
+
+    # ---- stores
+
+    def store(self, op: Store) -> None:
+        axes = set(self.scope.axes(op.value))
+        features = [a for a in op.index if a in self.scope.kernel.extents and isinstance(a, str)]
+        wide = [a for a in features if a != self.s.row and self.scope.axes(a) == (a,)]
+        if not wide:
+            self.store_rows(op)
+        elif len(wide) == 1 and self.s.row in op.index and (axes <= {self.s.row, wide[0]}):
+            self.store_tile(op, wide[0])
+        else:
+            raise Refused(f"output {op.tensor} has axes {', '.join(map(str, op.index))}")
+
+    def offset(self, op: Store, where: dict[str, str]) -> str:
+        name = self.names.of(op.tensor)
+        self.scope.used_pointers[op.tensor] = None
+        terms: list[str] = []
+        for k, x in enumerate(op.index):
+            text = where.get(str(x)) or self.scope.operand(x, "row").text
+            terms.append(f"(i64){text} * {name}_stride{k}")
+        return " + ".join(terms)
+
+    def store_rows(self, op: Store) -> None:
+        """A value per row: one of the four threads that share it writes."""
+        dtype = self.scope.dtype(op.tensor)
+        value = self.scope.operand(op.value, "row").real()
+        text = {"f32": value.text, "f16": f"(u16)pack_f16({value.text}, 0.f)", "bf16": f"(u16)pack_bf16({value.text}, 0.f)"}.get(dtype)
+        if text is None:
+            raise Refused(f"output {op.tensor} is {dtype}")
+        if self.s.row not in op.index:
+            raise Refused(f"output {op.tensor} has no rows")
+        name, limit = self.names.of(op.tensor), self.scope.extent(self.s.row).text
+        offset = self.offset(op, {})
+        self.out.add(f"if ((lane & 3) == 0) ROWS if (row_i[r] < {limit}) {name}[{offset}] = {text};{self.scope.comment(op)}")
+
+    def store_tile(self, op: Store, feature: str) -> None:
+        """A tile of rows and features."""
+        width = self.scope.kernel.extents[feature]
+        if not isinstance(width, int):
+            raise Refused(f"the length of axis {feature} is not known")
+        dtype = self.scope.dtype(op.tensor)
+        if dtype not in ("f16", "bf16", "f32"):
+            raise Refused(f"output {op.tensor} is {dtype}")
+        divisors = self.divisors(op.value)
+        for x in divisors:
+            text = self.scope.values[x].text
+            row = self.scope.axes(x) == (self.s.row,)
+            index = "[r]" if row else ""
+            self.out.add(f"float {self.inverse(x)}[2]; ROWS {self.inverse(x)}[r] = __frcp_rn({text}{index});")
+        through = self.plan.schedule.store == "tma" and dtype != "f32"
+        if through:
+            self.begin_copy()
+        if divisors:
+            tests = [f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})" for x in divisors for k in ((0, 1) if self.scope.axes(x) else (0,))]
+            with self.out.block(f"if (__all_sync(FULL, {' & '.join(dict.fromkeys(tests))}))"):
+                self.tile_loop(op, feature, width, dtype, through, True)
+            with self.out.block("else"):
+                self.tile_loop(op, feature, width, dtype, through, False)
+        else:
+            self.tile_loop(op, feature, width, dtype, through, True)
+        if through:
+            self.end_copy(op, feature, width)
+
+    def inverse(self, x: str) -> str:
+        """The name of 1 / x."""
+        return f"inverse_{self.scope.values[x].text}"
+
+    def divisors(self, x: Operand) -> list[str]:
+        """The row values and scalars that elements are divided by."""
+        op = self.defs.get(str(x))
+        if op is None or len(op.result.type.axes) < 2:
+            return []
+        out = [d for y in names_in(operands(op)) for d in self.divisors(y)]
+        if isinstance(op, Map) and op.fn == "div" and isinstance(op.args[1], str) and len(self.scope.axes(op.args[1])) < 2:
+            out.append(op.args[1])
+        return list(dict.fromkeys(out))
+
+    # ---- the loop over a tile
+
+    def tile_loop(self, op: Store, feature: str, width: int, dtype: str, through: bool, fast: bool) -> None:
+        """Element by element: the value, rounded, to its place."""
+        out = self.out
+        out.add("#pragma unroll")
+        with out.block(f"for (int b16 = 0; b16 < {padded(width) // 16}; b16++)"):
+            out.add("float four[2][4];")
+            out.add("#pragma unroll")
+            with out.block("for (int half = 0; half < 2; half++) EACH"):
+                out.add(f"const int c = 2 * b16 + half, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
+                values: dict[str, Expression] = {}
+                e = self.element(op.value, feature, values, fast)
+                out.add(f"four[half][x] = {e.real().text};")
+            if through:
+                self.matrices(dtype)
+            elif dtype == "f32":
+                self.direct_floats(op, feature, width)
+            else:
+                self.direct_pairs(op, feature, width, dtype)
+
+    def element(self, x: Operand, feature: str, values: dict[str, Expression], fast: bool) -> Expression:
+        """An element of a value of rows and features."""
+        if not isinstance(x, str):
+            return literal(x)
+        if x in self.accumulators:
+            return Expression(f"{self.accumulators[x]}[4 * c + x]", "float")
+        if x == feature:
+            return Expression("2 * (lane & 3)", "int", POSITION, 1)
+        if x not in self.defs or len(self.scope.axes(x)) < 2 and feature not in self.scope.axes(x):
+            return self.scope.operand(x, "row")
+        if x in values:
+            return values[x]
+        op = self.defs[x]
+        args = [self.element(y, feature, values, fast) for y in operands(op)]
+        e = self.computed(op, args, fast)
+        if e.step:
+            return e
+        name = self.names.fresh(self.names.of(x) + "_x")
+        self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
+        values[x] = Expression(name, e.kind, e.bits)
+        return values[x]
+
+    def computed(self, op: Op, args: list[Expression], fast: bool) -> Expression:
+        if isinstance(op, Cast):
+            return cast(args[0], op.to)
+        if not isinstance(op, Map):
+            raise Refused(f"{op.result.name} is no pointwise value")
+        if op.fn == "div" and fast:
+            y = op.args[1]
+            if isinstance(y, str) and len(self.scope.axes(y)) < 2:
+                return Expression(f"({args[0].real().text} * {self.inverse(y)}[r])", "float")
+        return pointwise(op.fn, args, op.result.type.dtype)
+
+    # ---- out through shared memory
+
+    def begin_copy(self) -> None:
+        room = self.plan.rooms["out"]
+        out = self.out
+        out.add("if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory")
+        out.add("named_sync(8 + w, 128);")
+        if "out_place" not in self.names.taken:
+            self.names.taken.add("out_place")
+        out.add(f"const u32 out_place = shared + {room.offset} + w * {room.bytes}, out_row = warp * 16 + (lane & 15);")
+        out.add("const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);")
+
+    def matrices(self, dtype: str) -> None:
+        """16 columns, as four 8 x 8 matrices, into the swizzled tile."""
+        pairs = [f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)]
+        self.out.add(f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {', '.join(pairs)});")
+
+    def end_copy(self, op: Store, feature: str, width: int) -> None:
+        from tilec.backends.cuda.hopper.emit import Map_, Parameter
+
+        out = self.out
+        slabs = width % 64 == 0 and len(op.index) < 5
+        name = f"{self.names.of(op.tensor)}_map"
+        if op.tensor not in self.maps:
+            name = self.names.fresh(name)
+            m = Map_(op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs)
+            self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
+        rest = "".join(f", (int){self.scope.operand(x, None).text}" for x in op.index if x not in (feature, self.s.row))
+        out.add("written_for_copies();")
+        out.add("named_sync(8 + w, 128);")
+        with out.block("if ((threadIdx.x & 127) == 0)"):
+            if slabs:
+                out.add(f"copy_out(&{name}, out_place, 0, origin + w * 64, 0{rest});{self.scope.comment(op)}")
+            else:
+                for k in range(-(-width // 64)):
+                    out.add(f"copy_out(&{name}, out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest});{self.scope.comment(op)}")
+            out.add("copy_commit();")
+
+    # ---- out of registers
+
+    def direct_floats(self, op: Store, feature: str, width: int) -> None:
+        out, name = self.out, self.names.of(op.tensor)
+        limit = self.scope.extent(self.s.row).text
+        out.add("#pragma unroll")
+        with out.block("for (int half = 0; half < 2; half++) EACH"):
+            out.add("const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);")
+            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
+            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[half][x];")
+
+    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
+        """Two columns at a time; of 16 columns a thread gathers 4 of a row first, where rows are whole."""
+        out, name = self.out, self.names.of(op.tensor)
+        limit = self.scope.extent(self.s.row).text
+        with out.block("ROWS"):
+            out.add(f"u32 left = pack_{dtype}(four[0][2 * r], four[0][2 * r + 1]), right = pack_{dtype}(four[1][2 * r], four[1][2 * r + 1]);")
+            out.add("const u32 got = __shfl_xor_sync(FULL, (lane & 1) ? left : right, 1);")
+            out.add("if (lane & 1) left = got; else right = got;   // now four columns that follow each other")
+            out.add("const int column = 16 * b16 + 8 * (lane & 1) + 2 * (lane & 2);")
+            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
+            out.add(f"if (row_i[r] < {limit} && column < {width}) *(uint2*)(&{name}[{offset}]) = make_uint2(left, right);{self.scope.comment(op)}")

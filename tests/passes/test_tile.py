@@ -1,0 +1,127 @@
+"""Tile extents: which axis gets the rows, what options may say, how far defaults shrink."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilec import pipeline
+from tilec.check import check, lower
+from tilec.errors import ArgumentError, UnsupportedError
+from tilec.ir import Buffer, For, Grid, Kernel, walk
+from tilec.parse import parse
+from tilec.passes.place import budget
+from tilec.passes.specialise import Options as Sizes
+from tilec.passes.specialise import specialise, static_dims
+from tilec.passes.tile import Options, tile
+from tilec.target import CPU, REFERENCE
+
+ATTENTION = """
+kernel f(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E]) -> O[b, h, i, e]:
+    S = sum[d](Q[b, h, i, d] * K[b, h, j, d])
+    O = sum[j](softmax[j](S) * V[b, h, j, e])
+"""
+PICKED = """
+kernel f(Q[B, H, M, D], Z[B, N, D], pick: i32[B, M, T]) -> O[b, h, i, d]:
+    S = sum[c](Q[b, h, i, c] * Z[b, pick[b, i, t], c])
+    O = sum[t](softmax[t](S) * Z[b, pick[b, i, t], d])
+"""
+LATENT = """
+kernel f(Q[B, H, M, D], Z[B, N, D]) -> O[b, h, i, d]:
+    S = sum[c](Q[b, h, i, c] * Z[b, j, c])
+    O = sum[j](softmax[j](S) * Z[b, j, d])
+"""
+
+
+def groups(text: str, **sizes: int) -> Kernel:
+    program = parse(text)
+    check(program)
+    kernel = lower(program, "f", dict.fromkeys("QKVXYZ", "f32"))
+    return specialise(pipeline.run(kernel, pipeline.tensor_pipeline()), Sizes(sizes))
+
+
+def grids(kernel: Kernel) -> list[dict[str, int]]:
+    return [dict(op.axes) for op in kernel.body if isinstance(op, Grid)]
+
+
+def streams(kernel: Kernel) -> list[tuple[str, int | None]]:
+    return [(op.axis, op.tile) for op in walk(kernel.body) if isinstance(op, For)]
+
+
+@pytest.mark.parametrize(
+    ("text", "grid"),
+    [
+        (ATTENTION, {"b": 1, "h": 1, "i": 128}),
+        (LATENT, {"b": 1, "h": 1, "i": 128}),  # heads share Z as queries do; the later axis wins
+        (PICKED, {"b": 1, "h": 128, "i": 1}),  # each query has keys of its own, its heads share them
+        ("kernel f(X[M, N], Y[N]) -> O[i, j]:\n    O = X[i, j] + Y[j]\n", {"i": 1, "j": 1024}),
+        ("kernel f(X[M]) -> O[]:\n    O = sum[i](X[i])\n", {}),
+    ],
+)
+def test_the_row_axis_is_the_one_that_shares_most(text, grid):
+    kernel = groups(text)
+    assert grids(tile(kernel)) == [grid]
+
+
+def test_extents_can_be_chosen():
+    kernel = tile(groups(ATTENTION), Options({"i": 32, "h": 2, "j": 48}))
+    assert grids(kernel) == [{"b": 1, "h": 2, "i": 32}]
+    assert streams(kernel) == [("j", 48)]
+
+
+@pytest.mark.parametrize(
+    ("extents", "error", "words"),
+    [
+        ({"x": 4}, ArgumentError, "f has no axis 'x' to tile; choose from b, h, i, j"),
+        ({"d": 4}, UnsupportedError, "axis d is held whole in every tile; choose from b, h, i, j"),
+        ({"i": 0}, ArgumentError, "the tile extent of axis i cannot be 0"),
+    ],
+)
+def test_wrong_extents(extents, error, words):
+    with pytest.raises(error, match=words):
+        tile(groups(ATTENTION), Options(extents))
+
+
+def test_default_extents_shrink_until_the_tiles_fit_the_cache():
+    small, large = groups(ATTENTION, D=64, E=64), groups(ATTENTION, D=1024, E=1024)
+    assert streams(tile(small)) == [("j", 128)]
+    shrunk = tile(large)
+    (held,) = budget(shrunk)
+    assert held is not None
+    assert held.total <= (CPU.cache or 0)
+    assert streams(shrunk) != [("j", 128)]
+    assert streams(tile(large, Options(target=REFERENCE))) == [("j", 128)]
+    assert grids(tile(large, Options({"i": 128, "j": 128}))) == [{"b": 1, "h": 1, "i": 128}]
+
+
+def test_a_short_literal_axis_is_one_window_and_the_outer_stream_a_scalar():
+    text = "kernel f(X[M, T, 16]) -> O[i]:\n    O = sum[t, u](X[i, t, u])\n"
+    assert streams(tile(groups(text))) == [("t", 1), ("u", None)]
+
+
+def test_buffers_are_for_other_groups_alone():
+    text = ATTENTION.replace("O[b, h, i, e]:", "O[b, h, i, e], A: f32[b, h, j]:") + "    A = sum[i](softmax[j](S))\n"
+    kernel = tile(groups(text))
+    stored = {op.result.name for op in kernel.body if isinstance(op, Buffer)}
+    assert len(stored) == 2  # the maximum and the sum of each row
+    assert not any(isinstance(op, Buffer) for op in tile(groups(ATTENTION)).body)
+
+
+@pytest.mark.parametrize(
+    ("text", "dims"),
+    [
+        (ATTENTION, ("D", "E")),
+        ("kernel f(X[M, N]) -> O[i, j]:\n    O = X[i, j] + 1\n", ()),
+        ("kernel f(X[M, N], Y[M + N]) -> O[i]:\n    O = sum[j](X[i, j] * Y[i + j])\n", ()),
+        ("kernel f(X[M, N], y: int) -> O[i, j]:\n    O = X[i, j] + sum[t](X[i, t])\n", ()),
+    ],
+)
+def test_static_dims(text, dims):
+    assert static_dims(groups(text)) == dims
+
+
+def test_specialise_knows_its_dimensions():
+    with pytest.raises(ArgumentError, match="f has no dimension 'X'; its dimensions are B, H, M, D, N, E"):
+        groups(ATTENTION, X=3)
+    with pytest.raises(ArgumentError, match="dimension D cannot be -1"):
+        groups(ATTENTION, D=-1)
+    assert groups(ATTENTION, D=64).dims == ("B", "H", "M", "N", "E")
