@@ -50,7 +50,10 @@ def classified(mask: str, stream: str | None = None) -> Kernel:
     return replace(
         kernel,
         outputs=(*kernel.outputs, Output("must", "bool", AXES), Output("may", "bool", AXES)),
-        body=tuple(_with_truth(kernel, op, stream) if isinstance(op, Grid) and _stores(op) else op for op in kernel.body),
+        body=tuple(
+            _with_truth(kernel, op, stream) if isinstance(op, Grid) and _stores(op) else op
+            for op in kernel.body
+        ),
     )
 
 
@@ -71,10 +74,16 @@ def _with_truth(kernel: Kernel, grid: Grid, stream: str | None) -> Grid:
     outside = definitions(kernel.body)
     emit = Emitter(kernel, used_names(kernel), dict(grid.axes))
     windows = {a for a, n in grid.axes if n > 1}
-    intervals = Intervals(emit, {**outside, **definitions(grid.body)}, set(outside), windows, stream)
-    value: Operand = next(op.value for op in grid.body if isinstance(op, Store) and op.tensor == "C")
+    intervals = Intervals(
+        emit, {**outside, **definitions(grid.body)}, set(outside), windows, stream
+    )
+    value: Operand = next(
+        op.value for op in grid.body if isinstance(op, Store) and op.tensor == "C"
+    )
     truth = intervals.truth(value)
-    stores: list[Op] = [Store((), n, AXES, x) for n, x in (("must", truth.must), ("may", truth.may))]
+    stores: list[Op] = [
+        Store((), n, AXES, x) for n, x in (("must", truth.must), ("may", truth.may))
+    ]
     return replace(grid, body=(*grid.body, *emit.ops, *stores))
 
 
@@ -125,7 +134,9 @@ def test_exact_for_linear_comparisons(mask, seed):
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(comparisons(), min_size=2, max_size=3), st.integers(0, 2**31))
 def test_conjunctions_of_linear_comparisons_are_seen_to_hold(parts, seed):
-    for everywhere, _, must, _ in tiles_of(classified(" and ".join(f"({p})" for p in parts), "j"), data(seed)):
+    for everywhere, _, must, _ in tiles_of(
+        classified(" and ".join(f"({p})" for p in parts), "j"), data(seed)
+    ):
         assert everywhere == must
 
 

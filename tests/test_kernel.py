@@ -271,8 +271,12 @@ def test_outputs_too_large_for_memory():
 
 
 def test_targets():
-    with pytest.raises(tilec.UnsupportedError, match="cuda.*target='cpu'"):
-        tilec.compile(CAUSAL, target="cuda:sm_90a")
+    with pytest.raises(tilec.UnsupportedError, match="sm_75.*sm_80"):
+        tilec.compile(CAUSAL, target="cuda:sm_75")
+    with pytest.raises(tilec.ArgumentError, match="cuda:sm_90b"):
+        tilec.compile(CAUSAL, target="cuda:sm_90b")
+    with pytest.raises(tilec.ArgumentError, match="stages.*emitter"):
+        tilec.compile(CAUSAL, target="cuda", schedule={"stages": 2})
     with pytest.raises(tilec.ArgumentError, match="'gpu'.*cpu, reference"):
         tilec.compile(CAUSAL, target="gpu")
     with pytest.raises(tilec.UnsupportedError, match="stages"):
@@ -289,7 +293,7 @@ def test_arrays_of_a_device():
         }
 
     q, k, _ = inputs()
-    with pytest.raises(tilec.UnsupportedError, match="argument V is on a CUDA device"):
+    with pytest.raises(tilec.ArgumentError, match="argument Q: expected an array on a CUDA device"):
         tilec.compile(CAUSAL)(q, k, OnGpu())
     with pytest.raises(tilec.ArgumentError, match="argument V: .*'cuda'"):
         tilec.compile(CAUSAL, target="cpu")(q, k, OnGpu())

@@ -23,7 +23,8 @@ _BY_NAME: dict[str, DType] = {name: dtype for dtype, name in NUMPY_NAMES.items()
 class Array:
     """An array in this process's memory. `strides` count elements; `owner` keeps the memory alive.
 
-    `library` is the module that results should come from: `numpy`, `torch` or `jax`.
+    `library` is the module that results should come from: `numpy`, `torch`, `cupy` or `jax`. `device`: the number of the
+    CUDA device that it is on; None for this computer's memory.
     """
 
     pointer: int
@@ -33,6 +34,7 @@ class Array:
     owner: Any
     library: str
     writable: bool = True
+    device: int | None = None
 
     def numpy(self) -> Any:
         """The same memory as a NumPy array."""
@@ -80,7 +82,9 @@ def view(name: str, x: Any) -> Array:
     """
     library = library_of(x)
     if library == "torch" and hasattr(x, "data_ptr"):
-        return _of_torch(name, x)
+        if x.device.type != "cpu":
+            raise _elsewhere(name, x.device.type)
+        return of_torch(name, x)
     if library == "numpy":
         return _of_numpy(name, x, "numpy")
     if library == "jax" and _is_traced(x):
@@ -156,7 +160,7 @@ def _of_plain(name: str, x: Any, library: str) -> Array:
 
 
 def _dtype_of_numpy(name: str, x: Any) -> DType:
-    dtype = _element_type(x.dtype)
+    dtype = element_type(x.dtype)
     if dtype is not None:
         return dtype
     if x.dtype.name in _BY_NAME:
@@ -164,18 +168,19 @@ def _dtype_of_numpy(name: str, x: Any) -> DType:
             f"argument {name}: its bytes are in the other order (dtype {x.dtype.str!r}); convert it with "
             f"{name}.astype({x.dtype.name!r})"
         )
-    raise _unknown_dtype(name, x.dtype.name)
+    raise unknown_dtype(name, x.dtype.name)
 
 
 @functools.cache
-def _element_type(dtype: Any) -> DType | None:
+def element_type(dtype: Any) -> DType | None:
     """The element type of a library's dtype object; None for one that tilec lacks, or in the other byte order."""
     if not getattr(dtype, "isnative", True):
         return None
     return _BY_NAME.get(getattr(dtype, "name", None) or str(dtype).removeprefix("torch."))
 
 
-def _unknown_dtype(name: str, dtype: str) -> ArgumentError:
+def unknown_dtype(name: str, dtype: str) -> ArgumentError:
+    """The error for an array whose element type tilec lacks."""
     return ArgumentError(
         f"argument {name}: elements of type {dtype} are not supported; expected one of {', '.join(_BY_NAME)}"
     )
@@ -184,12 +189,11 @@ def _unknown_dtype(name: str, dtype: str) -> ArgumentError:
 # ---- PyTorch
 
 
-def _of_torch(name: str, x: Any) -> Array:
-    if x.device.type != "cpu":
-        raise _elsewhere(name, x.device.type)
-    dtype = _element_type(x.dtype)
+def of_torch(name: str, x: Any) -> Array:
+    """The description of a PyTorch tensor, in this computer's memory or on a CUDA device."""
+    dtype = element_type(x.dtype)
     if dtype is None:
-        raise _unknown_dtype(name, str(x.dtype))
+        raise unknown_dtype(name, str(x.dtype))
     if not _is_strided(x.layout):
         raise ArgumentError(
             f"argument {name}: expected a dense tensor, got one of layout {x.layout}"
@@ -197,7 +201,8 @@ def _of_torch(name: str, x: Any) -> Array:
     if x.is_neg():
         x = x.resolve_neg()
     # a tensor's shape is a tuple of its own class, which would be slow as a key
-    return Array(x.data_ptr(), dtype, tuple(x.shape), x.stride(), x, "torch")
+    device = None if x.device.type == "cpu" else x.device.index
+    return Array(x.data_ptr(), dtype, tuple(x.shape), x.stride(), x, "torch", True, device)
 
 
 @functools.cache
@@ -235,7 +240,7 @@ def empty(library: str, shape: Sequence[int], dtype: DType) -> Array:
     """A new dense array of a library, not initialised. JAX gets a NumPy array, turned over by `give`."""
     if library == "torch":
         torch = importlib.import_module("torch")
-        return _of_torch("out", torch.empty(tuple(shape), dtype=getattr(torch, NUMPY_NAMES[dtype])))
+        return of_torch("out", torch.empty(tuple(shape), dtype=getattr(torch, NUMPY_NAMES[dtype])))
     import numpy
 
     array = numpy.empty(tuple(shape), numpy_dtype(dtype))
@@ -246,6 +251,8 @@ def empty(library: str, shape: Sequence[int], dtype: DType) -> Array:
 
 def give(array: Array) -> Any:
     """The array as an object of its library."""
+    if array.library == "jax" and array.device is not None:
+        return importlib.import_module("jax.dlpack").from_dlpack(array.owner)
     if array.library == "jax":
         return importlib.import_module("jax.numpy").asarray(array.owner)
     return array.owner
@@ -255,11 +262,13 @@ def overlap(x: Array, y: Array) -> bool:
     """Whether two arrays share an element. Where that is too hard to say, they do."""
     import numpy
 
-    if not math.prod(x.shape) or not math.prod(y.shape):
+    if not math.prod(x.shape) or not math.prod(y.shape) or x.device != y.device:
         return False
     (a0, a1), (b0, b1) = _extent(x), _extent(y)
     if a1 <= b0 or b1 <= a0:
         return False
+    if x.device is not None:
+        return True
     try:
         work: Any = 10_000  # more than the stubs allow
         return bool(numpy.shares_memory(x.numpy(), y.numpy(), max_work=work))

@@ -3,47 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from tilec.arrays import Array
+from tilec import gpu
+from tilec.arrays import Array, view
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.scalar import Number
 
-TARGETS = ("cpu", "reference")
-"""The targets that can run."""
+TARGETS = ("cpu", "reference", "cuda")
+"""The targets; `cuda` also as `cuda:sm_90a`, `cuda:sm_80` and so on."""
+
+CPU_FORMS = ("llvm", "asm")
+"""The forms of code for a CPU."""
+GPU_FORMS = ("cuda", "ptx", "sass")
+"""The forms of code for a GPU, as text."""
 
 Runner = Callable[[Mapping[str, Array], Mapping[str, Number], Mapping[str, Array]], None]
 """Runs a kernel: tensors, scalars and outputs by name. It writes the outputs."""
 
 
 def check_target(target: str) -> None:
-    """Raises UnsupportedError for a target that is planned only, ArgumentError for one that is none."""
+    """Raises ArgumentError for a name that is no target, UnsupportedError for an architecture that is too old."""
     if target in TARGETS:
         return
-    if target == "cuda" or target.startswith("cuda:"):
-        raise UnsupportedError(
-            f"target {target}: tilec has no CUDA backend yet; what works is target='cpu' and target='reference'"
-        )
+    if on_gpu(target):
+        from tilec.backends.cuda import arch
+
+        arch.parse(target)
+        return
     raise ArgumentError(f"no target is called {target!r}; expected one of {', '.join(TARGETS)}")
+
+
+def on_gpu(target: str) -> bool:
+    """Whether a target runs on a GPU."""
+    return target == "cuda" or target.startswith("cuda:")
+
+
+def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
+    """Raises ArgumentError or UnsupportedError for schedule fields that a target does not have."""
+    if not schedule:
+        return
+    if target is None or not on_gpu(target):
+        raise UnsupportedError(
+            f"schedule: the target {target or 'cpu'} has no schedule fields yet ({', '.join(schedule)} given); "
+            "what works is tile={'i': 128, 'j': 64}, or a target that has some: target='cuda'"
+        )
+    from tilec.backends.cuda import target as cuda
+
+    cuda.chosen(schedule)
+
+
+def see(name: str, x: Any, target: str) -> Array:
+    """The description of the array given for an argument of a call on a target.
+
+    Raises ArgumentError for an array that lives elsewhere.
+    """
+    return gpu.view(name, x) if on_gpu(target) else view(name, x)
 
 
 def target_of(devices: Mapping[str, str]) -> str:
     """The target for arrays that live on these devices (by argument): the device's own."""
     for name, device in devices.items():
-        if device == "cuda":
-            raise UnsupportedError(
-                f"argument {name} is on a CUDA device, and tilec has no CUDA backend yet; what works is arrays in this "
-                "computer's memory, on target='cpu'"
-            )
-        if device != "cpu":
+        if device not in ("cpu", "cuda"):
             raise ArgumentError(
-                f"argument {name} is on a device ({device}) that tilec has no target for; expected cpu"
+                f"argument {name} is on a device ({device}) that tilec has no target for; expected cpu or cuda"
             )
-    return "cpu"
+    return "cuda" if "cuda" in devices.values() else "cpu"
 
 
-def runner(kernel: Kernel, target: str) -> Runner:
-    """A kernel made ready to run. For `reference` any level will do, for `cpu` it must be placed tiles."""
+def runner(kernel: Kernel, target: str, schedule: Mapping[str, object] | None = None) -> Runner:
+    """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles."""
+    if on_gpu(target):
+        from tilec.backends.cuda import target as cuda
+
+        return cuda.compile(kernel, target, schedule)
     return _cpu(kernel) if target == "cpu" else _reference(kernel)
 
 
@@ -80,8 +114,14 @@ def _cpu(kernel: Kernel) -> Runner:
     return run
 
 
-def source(kernel: Kernel, form: str) -> str:
-    """The code that the CPU target makes for placed tiles: `llvm`, or `asm` for this processor."""
+def source(
+    kernel: Kernel, form: str, target: str = "cpu", schedule: Mapping[str, object] | None = None
+) -> str:
+    """The code made for placed tiles: `llvm`, or `asm` for this processor; `cuda`, `ptx` or `sass` for a GPU."""
+    if form in GPU_FORMS:
+        from tilec.backends.cuda import target as cuda
+
+        return cuda.source(cuda.code_for(kernel, target, schedule), form)
     from tilec.backends.cpu import jit
     from tilec.backends.cpu.lower import lower
 

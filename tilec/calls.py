@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from tilec.elaborate import Elaborator
 
 
+REPEATED = 4
+"""Up to this power, a float is multiplied by itself: no less accurate than a logarithm and an exponential, and fast."""
+
+
 def power(el: Elaborator, span: Span, x: Term, y: Term, exponent: Expr) -> Term:
     n = y.operand
-    if (
-        x.kind not in ("int", "bool")
-        or not isinstance(n, int)
-        or isinstance(n, bool)
-        or n < 0
-        or y.failed
-    ):
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0 or y.failed:
         return el.emit(span, "pow", "float", x, y)
+    if x.kind not in ("int", "bool"):
+        return el.emit(span, "ipow" if n <= REPEATED else "pow", "float", x, y)
     if n >= 64:
         message = f"an integer to the power of {n} does not fit in 64 bits"
         el.report(exponent.span, message, "make the base a float: f32(…), or with a decimal point")

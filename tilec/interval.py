@@ -17,7 +17,6 @@ from tilec.emitter import Emitter
 from tilec.ir import Absent, Cast, Load, Map, Op, Operand, Reduce, operands
 from tilec.nature import STRIDE, Values, computed
 from tilec.ranges import (
-    LARGEST,
     UNKNOWN,
     Bits,
     Interval,
@@ -179,7 +178,8 @@ class Intervals(Values):
         parts = [(self.interval(n), c) for n, c in sum.terms]
         lows = [(i.lo if c > 0 else i.hi, c) for i, c in parts]
         highs = [(i.hi if c > 0 else i.lo, c) for i, c in parts]
-        return Interval(self._sum(lows, sum.constant), self._sum(highs, sum.constant))
+        sure = self.emit.all(*(i.sure for i, _ in parts))
+        return Interval(self._sum(lows, sum.constant), self._sum(highs, sum.constant), sure)
 
     def _sum(self, parts: list[tuple[Operand | None, int]], constant: int) -> Operand | None:
         out: Operand = 0
@@ -210,14 +210,16 @@ class Intervals(Values):
                 i = self.interval(a)
                 if i.lo is None or i.hi is None:
                     return UNKNOWN
-                return Interval(
-                    self.emit.over(op.fn, i.lo, op.over), self.emit.over(op.fn, i.hi, op.over)
-                )
+                lo, hi = (self.emit.over(op.fn, x, op.over) for x in (i.lo, i.hi))
+                return Interval(lo, hi, i.sure is True or self.emit.over("all", i.sure, op.over))
             case _:
                 return of_type(dtype)
 
     def _select(self, c: Truth, a: Interval, b: Interval) -> Interval:
-        return Interval(self._chosen(c, "min", a.lo, b.lo), self._chosen(c, "max", a.hi, b.hi))
+        sure = self.emit.all(a.sure, b.sure)
+        return Interval(
+            self._chosen(c, "min", a.lo, b.lo), self._chosen(c, "max", a.hi, b.hi), sure
+        )
 
     def _chosen(self, c: Truth, worst: str, a: Operand | None, b: Operand | None) -> Operand | None:
         if a is None or b is None:
@@ -244,7 +246,7 @@ class Intervals(Values):
                 return self._gather(op)
             case Cast(x=a):
                 i = self.interval(a)
-                return Interval(self._converted(i.lo, op.to), self._converted(i.hi, op.to))
+                return Interval(self._converted(i.lo, op.to), self._converted(i.hi, op.to), i.sure)
             case _:
                 return UNKNOWN
 
@@ -257,17 +259,15 @@ class Intervals(Values):
 
     def _gather(self, op: Load) -> Interval:
         """A look-up whose index is the same over the whole tile is that one element; else anything of its type."""
-        e = self.emit.fn
         found = self._element(op)
         limits = of_type(self.type_of(op.result.name).dtype)
         if found is None:
             return limits
         same, value = found
-        low = -LARGEST if limits.lo is None else limits.lo
-        high = LARGEST if limits.hi is None else limits.hi
-        if kind(op.result.type.dtype) == "float":
-            low, high = float("-inf"), float("inf")
-        return Interval(e("select", same, value, low), e("select", same, value, high))
+        if limits.lo is None or limits.hi is None:
+            return Interval(value, value, same)
+        e = self.emit.fn
+        return Interval(e("select", same, value, limits.lo), e("select", same, value, limits.hi))
 
     def _element(self, op: Load) -> tuple[Operand, Operand] | None:
         """(whether the index is the same everywhere, the element at its least value); None where it surely moves."""
@@ -277,13 +277,8 @@ class Intervals(Values):
         if any(i.lo is None or i.hi is None for i in ends):
             return None
         index = tuple(i.lo for i in ends if i.lo is not None)
-        same = self.emit.all(
-            *(
-                self.emit.fn("eq", i.lo, i.hi)
-                for i in ends
-                if i.lo is not None and i.hi is not None and i.lo != i.hi
-            )
-        )
+        equal = (self.emit.fn("eq", *i.ends) for i in ends if i.ends is not None and i.lo != i.hi)
+        same = self.emit.all(*(i.sure for i in ends), *equal)
         if same is False:
             return None
         load = lambda: self.emit.load(op.tensor, *index, guarded=True)  # noqa: E731
@@ -350,6 +345,9 @@ class Intervals(Values):
         over = tuple(a for a in self.type_of(value).axes if a in axes.values())
         must, may = self.emit.over("all", value, over), self.emit.over("any", value, over)
         return Truth(e("and", long, must), e("or", e("not", long), may))
+
+    def _is_fixed(self, x: str) -> bool:
+        return x in self.available and not self.nature(x).axes
 
     def _positions(self, axis: str, sample: str) -> Operand:
         e = self.emit.fn
@@ -428,11 +426,15 @@ class Intervals(Values):
         d = self.total(self.difference(fn, a, b))
         must: Operand = False if d.hi is None else e("le", d.hi, 0)
         may: Operand = True if d.lo is None else e("le", d.lo, 0)
-        if fn != "eq":
-            return Truth(must, may)
-        over: Operand = False if d.lo is None else e("ge", d.lo, 0)
-        under: Operand = True if d.hi is None else e("ge", d.hi, 0)
-        return Truth(e("and", must, over), e("and", may, under))
+        if fn == "eq":
+            must = e("and", must, False if d.lo is None else e("ge", d.lo, 0))
+            may = e("and", may, True if d.hi is None else e("ge", d.hi, 0))
+        return self._where(d.sure, must, may)
+
+    def _where(self, sure: Operand, must: Operand, may: Operand) -> Truth:
+        """A truth that holds where `sure`; elsewhere nothing is known."""
+        e = self.emit.fn
+        return Truth(e("and", sure, must), e("or", e("not", sure), may))
 
     def difference(self, fn: str, a: Operand, b: Operand) -> Linear:
         """The sum that is at most 0 where the comparison of integers holds; for `eq`, exactly 0."""
@@ -443,15 +445,16 @@ class Intervals(Values):
 
     def _compare_floats(self, fn: str, a: Interval, b: Interval) -> Truth:
         """As for integers; a NaN at an end leaves the condition undecided."""
-        e = self.emit.fn
+        e, sure = self.emit.fn, self.emit.all(a.sure, b.sure)
         if fn in ("gt", "ge"):
             fn, a, b = {"gt": "lt", "ge": "le"}[fn], b, a
         if fn == "eq":
             if a.lo is None or a.hi is None or b.lo is None or b.hi is None:
                 return UNDECIDED
             apart = e("or", e("gt", a.lo, b.hi), e("lt", a.hi, b.lo))
-            return Truth(e("and", e("eq", a.lo, b.hi), e("eq", a.hi, b.lo)), e("not", apart))
+            same = e("and", e("eq", a.lo, b.hi), e("eq", a.hi, b.lo))
+            return self._where(sure, same, e("not", apart))
         never = {"lt": "ge", "le": "gt"}[fn]
         must: Operand = False if a.hi is None or b.lo is None else e(fn, a.hi, b.lo)
         may: Operand = True if a.lo is None or b.hi is None else e("not", e(never, a.lo, b.hi))
-        return Truth(must, may)
+        return self._where(sure, must, may)

@@ -25,6 +25,7 @@ from tilec.scalar import Number, Scalar
 from tilec.source import Source
 
 if TYPE_CHECKING:
+    from tilec.backends.cuda.target import Code
     from tilec.traffic import Budget
 
 PLANS = 256
@@ -77,14 +78,11 @@ class Kernel:
     ) -> None:
         if target is not None:
             backend.check_target(target)
-        if schedule:
-            raise UnsupportedError(
-                f"schedule: the target {target or 'cpu'} has no schedule fields yet ({', '.join(schedule)} given); "
-                "what works is tile={'i': 128, 'j': 64}"
-            )
+        backend.check_schedule(target, schedule or {})
         self._source = source
         self._target = target
         self._tile = dict(tile or {})
+        self._schedule = dict(schedule or {})
         self._signature = source.signature
         self._lowered: dict[tuple[DType, ...], IR] = {}
         self._online: dict[tuple[DType, ...], IR] = {}
@@ -141,7 +139,9 @@ class Kernel:
 
     def sibling(self, name: str) -> Kernel:
         """Another kernel of the same program, for the same target."""
-        return Kernel(self._source.other(name), target=self._target, tile=self._tile)
+        return Kernel(
+            self._source.other(name), target=self._target, tile=self._tile, schedule=self._schedule
+        )
 
     def __repr__(self) -> str:
         params, outputs = (", ".join(map(str, x)) for x in (self.parameters, self.outputs))
@@ -174,7 +174,7 @@ class Kernel:
         given = binding.by_name(self._signature, tensors, named)
         names = self._signature.tensors
         target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
-        arrays = {n: view(n, given[n]) for n in names}
+        arrays = {n: backend.see(n, given[n], target) for n in names}
         return self._plan(target, arrays, binding.numbers(self._signature, given)), arrays
 
     def _plan(
@@ -234,7 +234,7 @@ class Kernel:
         key += tuple(fixed.items())
         if key not in self._ready:
             tiles = pipeline.run(online, pipeline.tile_pipeline(fixed, self._tile, target))
-            self._ready[key] = tiles, backend.runner(tiles, target)
+            self._ready[key] = tiles, backend.runner(tiles, target, self._schedule)
         return self._ready[key]
 
     def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
@@ -277,23 +277,46 @@ class Kernel:
         kernel = self._for_types(dict.fromkeys(self._source.untyped, dtype))
         yield "lower", kernel
         if steps is None:
-            steps = self._default_steps()
+            steps = self._default_steps(self._target or "cpu")
         yield from pipeline.stages(kernel, steps, sizes=known)
 
-    def _default_steps(self) -> pipeline.Pipeline:
-        if self._target == "reference":
+    def _default_steps(self, target: str) -> pipeline.Pipeline:
+        if target == "reference":
             return ()
-        tensor, tiles = pipeline.tensor_pipeline(), pipeline.tile_pipeline({}, self._tile, "cpu")
+        tensor, tiles = (
+            pipeline.tensor_pipeline(),
+            pipeline.tile_pipeline({}, self._tile, target),
+        )
         # the sizes that specialise fixes are known only after the tensor passes
         return tensor + tuple(pipeline.Step(s.name) if s.name == "specialise" else s for s in tiles)
 
-    def source(self, target: str = "llvm", *, dtype: DType = "f32", **sizes: int) -> str:
-        """The generated code: `llvm` for LLVM IR, `asm` for this processor's assembly."""
-        if target not in ("llvm", "asm"):
+    def source(self, target: str = "llvm", *, dtype: DType | None = None, **sizes: int) -> str:
+        """The generated code: `llvm` for LLVM IR, `asm` for this processor's assembly; `cuda`, `ptx` or `sass`.
+
+        `dtype`: the element type of untyped tensors; without one f32 on a CPU, f16 on a GPU.
+        """
+        if target in backend.CPU_FORMS:
+            return backend.source(_last(self.stages(dtype=dtype or "f32", sizes=sizes)), target)
+        if target not in backend.GPU_FORMS:
+            forms = ", ".join(backend.CPU_FORMS + backend.GPU_FORMS)
             raise UnsupportedError(
-                f"no code of the kind {target!r} can be made yet; what works is 'llvm' and 'asm'"
+                f"no code of the kind {target!r} can be made; what works is {forms}"
             )
-        return backend.source(_last(self.stages(dtype=dtype, sizes=sizes)), target)
+        from tilec.backends.cuda import target as cuda
+
+        return cuda.source(self.gpu_code(dtype=dtype, **sizes), target)
+
+    def gpu_code(self, *, dtype: DType | None = None, **sizes: int) -> Code:
+        """The CUDA text for a GPU, and what its kernels take. Untyped tensors are f16 unless `dtype` says otherwise.
+
+        The GPU is that of the kernel's target; where that is no GPU, the one of this machine, else an H100.
+        """
+        from tilec.backends.cuda import target as cuda
+
+        own = self._target if self._target and backend.on_gpu(self._target) else "cuda"
+        steps = self._default_steps(own)
+        tiles = _last(self.stages(dtype=dtype or "f16", sizes=sizes, steps=steps))
+        return cuda.code_for(tiles, own, self._schedule)
 
     def traffic(self, *, dtype: DType = "f32", **sizes: int) -> list[tuple[str, Budget]]:
         """The bytes between HBM and on-chip memory as the program stands (`lower`) and after each pass.

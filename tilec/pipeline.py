@@ -144,7 +144,7 @@ def tile_pipeline(
     """From groups to tiles for a target. `sizes`: dimensions to fix; `extents`: tile extents that the user chose."""
     steps: list[Step] = []
     for name in TILE:
-        given = {"sizes": sizes, "extents": extents, "target": TARGETS[target]}
+        given = {"sizes": sizes, "extents": extents, "target": TARGETS[target.partition(":")[0]]}
         steps.append(step(name, **{k: given[k] for k in fields(name) if k in given}))
     return tuple(steps)
 

@@ -1,18 +1,17 @@
 """Interval arithmetic on operands: the ends of a function's values from the ends of its arguments, as ops.
 
-Integers are exact; their bounds are cut at `LARGEST`, so that sums of them stay within 64 bits (positions and sizes are
-far below). Floats keep the order: each step is rounded as in the program, and rounding is monotonic, so ends stay ends.
+Integers are exact, as far as the program's own are: ends are values of it. What only the data of a window can tell is
+`sure` or not: where it is not, the ends mean nothing. Floats keep the order: each step is rounded as in the program, and
+rounding is monotonic, so ends stay ends.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilec.dtypes import SIZES, DType, kind
 from tilec.emitter import Emitter
 from tilec.ir import Operand
-
-LARGEST = 1 << 56
 
 Ends = tuple[Operand, Operand]
 """The least and the greatest value, both known."""
@@ -20,10 +19,11 @@ Ends = tuple[Operand, Operand]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The least and the greatest value; None: unknown."""
+    """The least and the greatest value; None: unknown. They hold where `sure`, a condition, is true."""
 
     lo: Operand | None
     hi: Operand | None
+    sure: Operand = True
 
     @property
     def ends(self) -> Ends | None:
@@ -35,8 +35,8 @@ UNKNOWN = Interval(None, None)
 
 
 def of_type(dtype: DType) -> Interval:
-    """All values of an element type; i64 is left open."""
-    if kind(dtype) != "int" or dtype == "i64":
+    """All values of a short integer type. Longer ones are left open: products of their ends would not fit 64 bits."""
+    if kind(dtype) != "int" or SIZES[dtype] > 2:
         return UNKNOWN
     bits = 8 * SIZES[dtype]
     if dtype == "u8":
@@ -48,7 +48,8 @@ def integers(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
     """A function of integers other than sums and bit operations."""
     ends = [a.ends for a in args]
     known = [e for e in ends if e is not None]
-    return _known(emit, fn, known) if len(known) == len(args) else _half_known(emit, fn, args)
+    result = _known(emit, fn, known) if len(known) == len(args) else _half_known(emit, fn, args)
+    return replace(result, sure=emit.all(*(a.sure for a in args)))
 
 
 def _known(emit: Emitter, fn: str, ends: list[Ends]) -> Interval:
@@ -126,6 +127,10 @@ def _half_known(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
 
 def floats(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
     """A function of floats. A NaN among the values is a NaN at an end."""
+    return replace(_floats(emit, fn, args), sure=emit.all(*(a.sure for a in args)))
+
+
+def _floats(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
     e = emit.fn
     match fn, [a.ends for a in args]:
         case "neg", [(a, b)]:
@@ -156,7 +161,8 @@ def common(emit: Emitter, i: Interval) -> Bits:
     mask = e("bitxor", i.lo, i.hi)
     for n in (1, 2, 4, 8, 16, 32):
         mask = e("bitor", mask, e("shr", mask, n))
-    return e("bitand", i.lo, e("invert", mask)), mask
+    value = e("bitand", i.lo, e("invert", mask))
+    return e("select", i.sure, value, 0), e("select", i.sure, mask, -1)
 
 
 def combine(emit: Emitter, fn: str, parts: list[Bits]) -> Bits:
@@ -175,10 +181,6 @@ def combine(emit: Emitter, fn: str, parts: list[Bits]) -> Bits:
 
 
 def between(emit: Emitter, bits: Bits) -> Interval:
-    """The interval of all numbers with these bits."""
-    e = emit.fn
+    """The interval of all numbers with these bits, where their sign is known."""
     value, mask = bits
-    sign = e("bitand", mask, -(1 << 63))
-    lo = e("bitor", value, sign)
-    hi = e("bitand", e("bitor", value, mask), e("invert", sign))
-    return Interval(e("max", lo, -LARGEST), e("min", hi, LARGEST))
+    return Interval(value, emit.fn("bitor", value, mask), emit.fn("ge", mask, 0))

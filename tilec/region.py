@@ -144,6 +144,8 @@ class Regions:
     def _end(self, rest: Linear, sign: int) -> Operand | None:
         """The end of the interval of ± rest that decides: the laxer one for `may`, the stricter one for `must`."""
         i = self.intervals.total(ZERO.plus(rest, sign))
+        if i.sure is not True:
+            return None
         return i.hi if (self.mode == "may") == (sign < 0) else i.lo
 
     def _sum_below(self, x: Operand, bound: Operand, sign: int) -> Region | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from tilec import gpu
 from tilec.arrays import Array, empty, overlap, repeats, view
 from tilec.dtypes import SIZES, DType
 from tilec.errors import ArgumentError, ResourceError
@@ -23,12 +24,15 @@ class Result:
 
 def new(outputs: Sequence[Result], tensors: Mapping[str, Array]) -> dict[str, Array]:
     """New arrays of the library of the first tensor. Raises ResourceError where there is no memory for one."""
-    library = next((a.library for a in tensors.values()), "numpy")
-    return {r.name: _new(library, r) for r in outputs}
+    first = next(iter(tensors.values()), None)
+    library, device = ("numpy", None) if first is None else (first.library, first.device)
+    return {r.name: _new(library, device, r) for r in outputs}
 
 
-def _new(library: str, r: Result) -> Array:
+def _new(library: str, device: int | None, r: Result) -> Array:
     try:
+        if device is not None:
+            return gpu.empty(library, device, r.shape, r.dtype)
         return empty(library, r.shape, r.dtype)
     except (MemoryError, RuntimeError, ValueError) as e:
         size = math.prod(r.shape) * SIZES[r.dtype]
@@ -47,9 +51,12 @@ def given(outputs: Sequence[Result], tensors: Mapping[str, Array], out: Any) -> 
         raise ArgumentError(
             f"argument out: expected a tuple of {len(outputs)} arrays, one per output"
         )
+    on_gpu = any(a.device is not None for a in tensors.values())
+    see = gpu.view if on_gpu else view
     results: dict[str, Array] = {}
     for r, x in zip(outputs, arrays, strict=True):
-        results[r.name] = _checked(r, view(f"out ({r.name})", x), {**tensors, **results})
+        array = see(f"out ({r.name})", x)
+        results[r.name] = _checked(r, array, {**tensors, **results})
     return results
 
 

@@ -10,9 +10,8 @@ payload that arithmetic does not make.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Any
 
 from tilec.backends.cpu import storage
@@ -20,19 +19,11 @@ from tilec.backends.cpu.context import Key
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.functions import Rule, apply, kind_for
 from tilec.backends.cpu.math import exp2_weight, exp_weight
+from tilec.backends.cpu.memory import Index, Memory
 from tilec.backends.cpu.plan import CHEAP
-from tilec.backends.cpu.tiles import Tile, Window
-from tilec.backends.cpu.vector import (
-    BYTES,
-    KINDS,
-    POINTER,
-    Emit,
-    Kind,
-    constant,
-    is_value,
-    lanes_of,
-    type_of,
-)
+from tilec.backends.cpu.points import Point, Val, Window
+from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant, is_value, lanes_of
 from tilec.dtypes import DType, kind
 from tilec.ir import Absent, Cast, Edge, Load, Map, Op, Operand, Store
 
@@ -43,42 +34,6 @@ ABSENT_BITS: dict[str, tuple[Kind, int]] = {
 """How an absent zero is kept in scratch: as the bits of a signalling NaN."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """Local positions by axis; of the axis `vector` the first of `parts` vectors of consecutive ones."""
-
-    at: Mapping[str, Any]
-    vector: str | None = None
-    parts: int = 1
-
-    def on(self, axis: str, position: Any) -> Point:
-        """The point with the position on one axis set."""
-        return replace(self, at={**self.at, axis: position})
-
-
-@dataclass(frozen=True)
-class Val:
-    """One scalar, or a vector per part; `marks` says where it is an absent zero."""
-
-    parts: tuple[Any, ...]
-    marks: tuple[Any, ...] | None = None
-
-    @property
-    def uniform(self) -> bool:
-        """Whether it is the same along the vector axis."""
-        return lanes_of(self.parts[0]) == 0
-
-    def part(self, n: int) -> Any:
-        """The value for one part."""
-        return self.parts[0] if self.uniform else self.parts[n]
-
-    def mark(self, n: int) -> Any | None:
-        """The mark for one part."""
-        if self.marks is None:
-            return None
-        return self.marks[n if len(self.marks) > 1 else 0]
-
-
 class Evaluator:
     """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch."""
 
@@ -87,12 +42,12 @@ class Evaluator:
         self.kernel = kernel
         self.absent = facts.absent if exact else set[str]()
         self.relaxed = frozenset(relaxed)
-        self.found: Any | None = None
         self.float: Kind = "f64" if kernel.compute == "f64" else "f32"
         self.defs: dict[str, Op] = facts.defs
         self.windows: dict[str, Window] = {}
         self.held: dict[str, Val | Tile] = {}
         self.slots: dict[Key, Any] = {}
+        self.memory = Memory(e, kernel, self.float, self.slots)
         self.aside: dict[str, tuple[str, ...]] = {}
         self.computing: frozenset[str] = frozenset()
         self.memo: list[dict[object, Any]] = [{}]
@@ -133,7 +88,7 @@ class Evaluator:
         return op.fn in CHEAP and all(self.free(y) for y in op.args)
 
     @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> Generator[None]:
         """What is evaluated in here is not seen by the code after it."""
         self.memo.append({})
         yield
@@ -271,7 +226,7 @@ class Evaluator:
     def lay(self, tile: Tile, p: Point) -> tuple[Any, ...] | None:
         """Offsets (i64 vectors) of a point's parts in a tile; None where each part is consecutive or one element."""
         v = p.vector
-        if v is None or v not in tile.axes or v == tile.lane or tile.strides[v] == 1:
+        if v not in tile.axes or v is None or v == tile.lane or tile.strides[v] == 1:
             return None
         return tuple(tile.offset(self.e, {**p.at, v: x}, v) for x in self.clamped(v, p))
 
@@ -284,7 +239,7 @@ class Evaluator:
             parts = [e.gather(raw, tile.base, x) for x in spread]
         else:
             base = e.at(tile.base, tile.offset(e, p.at, p.vector), BYTES[raw])
-            if p.vector in tile.axes and p.vector is not None:
+            if p.vector in tile.axes:
                 parts = [e.read(raw, base, v * e.lanes, e.lanes) for v in range(p.parts)]
             else:
                 parts = [e.read(raw, base)]
@@ -302,7 +257,7 @@ class Evaluator:
     def write_tile(self, tile: Tile, p: Point, value: Val) -> None:
         """Sets the elements of a tile at a point."""
         e = self.e
-        vector = p.vector is not None and p.vector in tile.axes
+        vector = p.vector in tile.axes
         spread = self.lay(tile, p)
         base = None if spread else e.at(tile.base, tile.offset(e, p.at, p.vector), BYTES[tile.kind])
         for n in range(p.parts if vector else 1):
@@ -327,188 +282,59 @@ class Evaluator:
     # ---- tensors in memory
 
     def load(self, op: Load, p: Point) -> Val:
-        """Elements of a tensor; as whole vectors where they turn out to be consecutive."""
-        index = [(self.value(x, p), x in self.kernel.extents) for x in op.index]
-        n = max((len(v.parts) for v, _ in index), default=1)
-        one = self.consecutive(op, p)
-        if one is None:
-            return Val(tuple(self.element(op, index, part) for part in range(n)))
-        starts = [
-            (
-                Val((self.e.add(self.window(p.vector or "").first, p.at[x]),))
-                if x == p.vector
-                else v,
-                sure,
-            )
-            for x, (v, sure) in zip(op.index, index, strict=True)
-        ]
-        offset, inside = self.address(op.tensor, [(v.parts[0], sure) for v, sure in starts])
-        near = one if inside is None else self.e.and_(one, inside)
-        return Val(
-            tuple(
-                self.e.branch(
-                    near,
-                    lambda: [self.vector(op.tensor, offset, part) for part in range(n)],
-                    lambda: [self.element(op, index, part) for part in range(n)],
-                )
-            )
-        )
+        """Elements of a tensor."""
+        return self.memory.read(op.tensor, self.index(op, p), self.near(op, p))
 
-    def consecutive(self, op: Load | Store, p: Point) -> Any | None:
+    def store(self, op: Store, p: Point) -> None:
+        """Writes a value to a tensor."""
+        value = self.value(op.value, p)
+        self.memory.write(op.tensor, self.index(op, p), value, self.near(op, p))
+
+    def index(self, op: Load | Store, p: Point) -> list[Index]:
+        """The indices of a load or a store at a point. An axis is in range: that is checked at the call."""
+        out: list[Index] = []
+        for x in op.index:
+            start = None
+            if isinstance(x, str) and x == p.vector:
+                start = self.e.add(self.window(x).first, p.at[x])
+            out.append(Index(self.value(x, p), x in self.kernel.extents, start))
+        return out
+
+    def near(self, op: Load | Store, p: Point) -> Any | None:
         """The condition under which a point's vectors are consecutive in memory; None where they never are."""
         e, axis = self.e, p.vector
         varying = [k for k, x in enumerate(op.index) if axis is not None and axis in self.axes(x)]
         if axis is None or len(varying) != 1 or op.index[varying[0]] != axis:
             return None
-        unit = e.compare("==", self.slots["stride", op.tensor, varying[0]], 1)
+        unit = e.compare("==", self.memory.stride(op.tensor, varying[0]), 1)
         count, step = self.window(axis).count, e.lanes * p.parts
         if isinstance(count, int) and count % step == 0:
             return unit
-        return e.and_(unit, e.compare("<=", e.add(self.e.index(p.at[axis]), step), count))
+        return e.and_(unit, e.compare("<=", e.add(e.index(p.at[axis]), step), count))
 
     def dense(self, op: Load, tile: Tile) -> tuple[Any, Any] | None:
         """The condition under which a loaded tile lies in memory as it would in scratch, and its address there; None
         where it never does."""
-        e = self.e
-        if (
-            storage.MEMORY[self.dtype_of(op.tensor)] != tile.kind
-            or tile.kind != self.float
-            or tile.lane
-        ):
+        e, tensor = self.e, op.tensor
+        same = storage.MEMORY[self.memory.dtype_of(tensor)] == tile.kind == self.float
+        on_axes = [x for x in op.index if self.axes(x)]
+        if not same or tile.lane or len(tile.axes) < 2 or set(on_axes) != set(tile.axes):
             return None
-        if sorted(x for x in op.index if isinstance(x, str) and self.axes(x)) != sorted(tile.axes):
-            return None
-        if any(self.axes(x) and x not in tile.axes for x in op.index) or len(tile.axes) < 2:
-            return None
-        if self.window(tile.axes[-1]).extent % e.lanes:
+        if len(on_axes) != len(tile.axes) or self.window(tile.axes[-1]).extent % e.lanes:
             return None
         condition: Any = constant("i1", 1)
         index: list[tuple[Any, bool]] = []
         for k, x in enumerate(op.index):
             if isinstance(x, str) and x in tile.axes:
-                step = self.slots["stride", op.tensor, k]
+                step = self.memory.stride(tensor, k)
                 condition = e.and_(condition, e.compare("==", step, tile.strides[x]))
                 index.append((e.index(self.window(x).first), True))
             else:
                 index.append((self.value(x, Point({})).parts[0], x in self.kernel.extents))
-        offset, inside = self.address(op.tensor, index)
+        offset, inside = self.memory.address(tensor, index)
         if inside is not None:
             condition = e.and_(condition, inside)
-        return condition, e.at(self.slots["pointer", op.tensor], offset, BYTES[tile.kind])
-
-    def vector(self, tensor: str, offset: Any, part: int) -> Any:
-        dtype = self.dtype_of(tensor)
-        raw, lanes = storage.MEMORY[dtype], self.e.lanes
-        x = self.e.read(raw, self.slots["pointer", tensor], self.e.add(offset, part * lanes), lanes)
-        return storage.widen(self.e, x, dtype, kind_for(dtype, self.float))
-
-    def element(self, op: Load, index: Sequence[tuple[Val, bool]], part: int) -> Any:
-        """One part of a load, element by element."""
-        e, dtype = self.e, self.dtype_of(op.tensor)
-        raw, base = storage.MEMORY[dtype], self.slots["pointer", op.tensor]
-        offset, inside = self.address(op.tensor, [(v.part(part), sure) for v, sure in index])
-        if is_value(offset) and lanes_of(offset):
-            x = _gather(e, raw, base, offset, inside)
-        elif inside is None:
-            x = e.read(raw, base, offset)
-        else:
-            x = e.read_if(raw, base, offset, inside)
-        return storage.widen(e, x, dtype, kind_for(dtype, self.float))
-
-    def address(self, tensor: str, index: list[tuple[Any, bool]]) -> tuple[Any, Any | None]:
-        """The offset of an element, and the condition under which it exists (None: it does)."""
-        e = self.e
-        offset: Any = 0
-        inside: Any | None = None
-        for k, (x, sure) in enumerate(index):
-            x = e.convert(x, "i64")
-            offset = e.add(offset, e.mul(x, self.slots["stride", tensor, k]))
-            if sure:
-                continue
-            ok = e.below(x, self.slots["shape", tensor, k])
-            if inside is not None and lanes_of(inside) != lanes_of(ok):
-                inside, ok = (e.splat(y) if not lanes_of(y) else y for y in (inside, ok))
-            inside = ok if inside is None else e.and_(inside, ok)
-        return offset, inside
-
-    def store(self, op: Store, p: Point) -> None:
-        """Writes a value to a tensor, as whole vectors where the elements turn out to be consecutive."""
-        e, dtype = self.e, self.dtype_of(op.tensor)
-        value = self.value(op.value, p)
-        index = [self.value(x, p) for x in op.index]
-        n = max((len(v.parts) for v in index), default=1)
-        wide = [e.convert(value.part(part), kind_for(dtype, self.float)) for part in range(n)]
-        if self.found is not None and kind(dtype) == "float":
-            self.look(wide)
-        narrow = [storage.narrow(e, x, dtype) for x in wide]
-        one = self.consecutive(op, p)
-        if one is None:
-            self.scatter(op, index, narrow)
-            return
-
-        def together() -> None:
-            axis = p.vector or ""
-            first = Val((e.add(self.window(axis).first, p.at[axis]),))
-            at = [first if x == axis else v for x, v in zip(op.index, index, strict=True)]
-            offset, _ = self.address(op.tensor, [(v.parts[0], True) for v in at])
-            for part, x in enumerate(narrow):
-                x = x if lanes_of(x) else e.splat(x)
-                e.write(x, self.slots["pointer", op.tensor], e.add(offset, part * e.lanes))
-
-        e.branch(one, together, lambda: self.scatter(op, index, narrow))
-
-    def scatter(self, op: Store, index: Sequence[Val], parts: Sequence[Any]) -> None:
-        """Writes element by element, lanes past the end first, so that the last position's own value stays."""
-        e, base = self.e, self.slots["pointer", op.tensor]
-        for part, x in reversed(list(enumerate(parts))):
-            offset, _ = self.address(op.tensor, [(v.part(part), True) for v in index])
-            width = lanes_of(offset) if is_value(offset) else 0
-            if not width:
-                e.write(x, base, offset)
-            if width:
-                _scatter(e, x if lanes_of(x) else e.splat(x), base, offset)
-
-    def look(self, parts: Sequence[Any]) -> None:
-        """Remembers whether a stored value is NaN."""
-        e = self.e
-        bad = e.is_nan(parts[0])
-        for x in parts[1:]:
-            bad = e.or_(bad, e.is_nan(x))
-        word = e.convert(e.any(bad), "i64")
-        e.write(e.or_(e.read("i64", self.found), word), self.found)
-
-    def dtype_of(self, tensor: str) -> DType:
-        """The element type of a tensor in memory."""
-        if tensor in self.kernel.tensors:
-            return self.kernel.tensors[tensor].dtype
-        for o in self.kernel.outputs:
-            if o.name == tensor:
-                return o.dtype
-        return self.kernel.values[tensor].type.dtype
-
-
-def _gather(e: Emit, raw: Kind, base: Any, offsets: Any, inside: Any | None) -> Any:
-    """One element per lane, as a call: the code for it is long."""
-
-    def body(f: Emit, word: Any, offsets: Any, inside: Any | None = None) -> Any:
-        return f.gather(raw, f.builder.inttoptr(word, POINTER), offsets, inside)
-
-    xs = [e.builder.ptrtoint(base, KINDS["i64"]), offsets]
-    if inside is not None:
-        xs.append(inside if lanes_of(inside) else e.splat(inside))
-    return e.outlined(f"gather_{raw}", body, *xs, result=type_of(raw, lanes_of(offsets)))
-
-
-def _scatter(e: Emit, x: Any, base: Any, offsets: Any) -> None:
-    """Stores lane by lane, the last first, as a call."""
-
-    def body(f: Emit, x: Any, word: Any, offsets: Any) -> Any:
-        address = f.builder.inttoptr(word, POINTER)
-        for lane in reversed(range(lanes_of(x))):
-            f.write(f.lane(x, lane), address, f.lane(offsets, lane))
-        return x
-
-    e.outlined("scatter", body, x, e.builder.ptrtoint(base, KINDS["i64"]), offsets)
+        return condition, e.at(self.slots["pointer", tensor], offset, BYTES[tile.kind])
 
 
 def _identity(x: Any) -> object:

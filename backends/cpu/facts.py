@@ -77,7 +77,10 @@ class Facts:
         op = self.defs.get(x)
         if not isinstance(op, Map) or not depth:
             return False
-        again: Callable[[Operand], bool] = lambda y: self.finite(y, sign, depth - 1)
+
+        def again(y: Operand) -> bool:
+            return self.finite(y, sign, depth - 1)
+
         if op.fn in ("max", "min"):
             return (any if (op.fn == "max") == (sign < 0) else all)(map(again, op.args))
         if op.fn == "select":

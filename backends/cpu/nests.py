@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilec.backends.cpu.expr import Evaluator, Point, Val
+from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import kind_for, product
 from tilec.backends.cpu.plan import Axes, Stage
+from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.registers import Product, row_tiles, rows_for
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import Emit, Kind, constant

@@ -139,8 +139,6 @@ class Planner:
     # ---- a stage for each op that needs one
 
     def place(self, op: Op) -> None:
-        for v in op.results:
-            self.share(operands(op), v.type.axes)
         match op:
             case Edge():
                 self.scalars.append(op)
@@ -152,12 +150,14 @@ class Planner:
                 self.contraction(op)
             case Store():
                 domain = tuple(x for x in op.index if isinstance(x, str) and self.axes(x))
+                self.share([op.value], domain)
                 self.join(domain, self.after([op.value], domain)).stores.append(op)
             case _:
                 raise TypeError(op.word)
 
     def pointwise(self, op: Op) -> None:
         name, domain = op.result.name, op.result.type.axes
+        self.share(operands(op), domain)
         least = self.after(operands(op), domain)
         if least >= 0:
             self.join(domain, least)
@@ -167,6 +167,7 @@ class Planner:
 
     def reduction(self, op: Reduce) -> None:
         domain = _union([*map(self.axes, op.args), op.over])
+        self.share(op.args, domain)
         if self.lane in op.over:
             for x in op.args:
                 self.complete(x)
@@ -188,14 +189,16 @@ class Planner:
                 self.complete(x)
 
     def costly(self, x: str) -> bool:
-        """Whether computing a value takes long."""
+        """Whether computing a value where it is used takes long."""
+        if x in self.home:
+            return False
         if x not in self.costs:
             op = self.defs.get(x)
-            inline = op is not None and x not in self.home
-            self.costs[x] = inline and (
-                (isinstance(op, Map) and op.fn not in CHEAP)
-                or any(self.costly(y) for y in operands(op) if isinstance(y, str))
-            )
+            if op is None:
+                return False
+            parts = [y for y in operands(op) if isinstance(y, str)]
+            slow = isinstance(op, Map) and op.fn not in CHEAP
+            self.costs[x] = slow or any(map(self.costly, parts))
         return self.costs[x]
 
     def after(self, xs: Iterable[Operand], domain: Axes) -> int:
@@ -278,19 +281,14 @@ class Planner:
         out: list[Step] = []
         while rest:
             once = [n for n in rest if not self.panelled(n) and self.stages[n].needs <= done]
-            for n in once:
-                out.append(Step([n], False))
-                done.add(n)
-                rest.remove(n)
-            if once:
-                continue
             run: list[int] = []
             for n in rest:
-                if self.panelled(n) and self.stages[n].needs <= done | set(run):
+                if not once and self.panelled(n) and self.stages[n].needs <= done | set(run):
                     run.append(n)
-            assert run, "stages need each other"
-            out.append(Step(run, True))
-            done |= set(run)
+            assert once or run, "stages need each other"
+            out += [Step([n], False) for n in once]
+            out += [Step(run, True)] if run else []
+            done |= {*once, *run}
             rest = [n for n in rest if n not in done]
         return out
 

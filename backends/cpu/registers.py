@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilec.backends.cpu.expr import Point
-from tilec.backends.cpu.tiles import Tile, Window
+from tilec.backends.cpu.points import Point, Window
+from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
 UNROLL = 4

@@ -1,4 +1,4 @@
-"""Tiles in scratch memory, and the windows of axes.
+"""Tiles in scratch memory.
 
 A tile that has the lane axis is laid out in panels: for each panel of `width` lanes its other axes, then the lanes. So
 what the stages of a panel exchange lies close together, and a vector of lanes is consecutive. Other tiles are dense, with
@@ -12,20 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
-
-
-@dataclass(frozen=True)
-class Window:
-    """The stretch of an axis that the present tile covers: `count` positions from `first` on, at most `extent`.
-
-    `scalar`: the tile holds one position, and the axis is in no type. `begin`: loops start at this position of it.
-    """
-
-    first: Any
-    count: Any
-    extent: int
-    scalar: bool = False
-    begin: Any = 0
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@
 #define SHARED(name, bytes) alignas(128) static unsigned char name[(bytes) + 1]; memset(name, 0xFF, bytes)
 #define SYNC()
 #define UNROLL
+#define UNROLL_4
+#define ROLLED
 #else
 #define DEVICE static __device__ __forceinline__
 #define GLOBAL extern "C" __global__ void
@@ -18,6 +20,8 @@
 #define SHARED(name, bytes) extern __shared__ __align__(128) unsigned char name[]
 #define SYNC() __syncthreads()
 #define UNROLL _Pragma("unroll")
+#define UNROLL_4 _Pragma("unroll 4")
+#define ROLLED _Pragma("unroll 1")
 #endif
 
 typedef long long i64;
@@ -151,7 +155,6 @@ DEVICE bool gone(float x) { return bits_of(x) == 0x80000000u; }
 DEVICE bool gone(double x) { return bits_of(x) == 0x8000000000000000ull; }
 template <class T> DEVICE T ordinary(T x) { return x + T(0); }  // -0 becomes 0
 template <class T> DEVICE T absent() { return T(-0.0); }
-template <class T> DEVICE T absent_mul(T x, T y) { return gone(x) || gone(y) ? absent<T>() : ordinary(x * y); }
 
 // ---- arithmetic by the language's rules: -inf absorbs all but NaN, 0 / 0 is 0
 
@@ -167,6 +170,10 @@ template <class T> DEVICE T div(T x, T y) { return x == T(0) && y == T(0) ? T(0)
 DEVICE float fma(float x, float y, float z) { return fmaf(x, y, z); }
 DEVICE double fma(double x, double y, double z) { return ::fma(x, y, z); }
 DEVICE i64 fma(i64 x, i64 y, i64 z) { return x * y + z; }
+// a sum of products in which an absent zero hides its partner; `X`, `Y`: which factors may be one
+template <bool X, bool Y, class T> DEVICE T fma_absent(T x, T y, T z) {
+  return (X && gone(x)) || (Y && gone(y)) ? z : fma(x, y, z);
+}
 
 template <class T> DEVICE T max(T x, T y) { return x > y || is_nan(x) ? x : y; }
 template <class T> DEVICE T min(T x, T y) { return x < y || is_nan(x) ? x : y; }
@@ -177,17 +184,26 @@ template <class T> DEVICE T abs(T x) { return x < T(0) ? -x : x; }
 DEVICE float abs(float x) { return fabsf(x); }
 DEVICE double abs(double x) { return fabs(x); }
 
+#ifdef TILEC_HOST
+static i64 wide_quotient(i64 x, i64 y) { return x / y; }
+static i64 wide_remainder(i64 x, i64 y) { return x % y; }
+#else
+static __device__ __noinline__ i64 wide_quotient(i64 x, i64 y) { return x / y; }
+static __device__ __noinline__ i64 wide_remainder(i64 x, i64 y) { return x % y; }
+#endif
+DEVICE bool narrow(i64 x, i64 y) { return (((u64)x | (u64)y) >> 32) == 0; }
+// of integers, 32 bits wide where they fit: the GPU divides wider ones slowly
 DEVICE i64 floordiv(i64 x, i64 y) {
-  if ((((u64)x | (u64)y) >> 32) == 0 && y != 0) return (u32)x / (u32)y;
   if (y == 0) return 0;
+  if (narrow(x, y)) return (u32)x / (u32)y;
   if (y == -1) return (i64)(0 - (u64)x);
-  const i64 q = x / y;
-  return q - (x % y != 0 && (x < 0) != (y < 0));
+  const i64 q = wide_quotient(x, y);
+  return q - (q * y != x && (x < 0) != (y < 0));
 }
 DEVICE i64 mod(i64 x, i64 y) {
-  if ((((u64)x | (u64)y) >> 32) == 0 && y != 0) return (u32)x % (u32)y;
   if (y == 0 || y == -1) return 0;
-  const i64 r = x % y;
+  if (narrow(x, y)) return (u32)x % (u32)y;
+  const i64 r = wide_remainder(x, y);
   return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 DEVICE float remainder_of(float x, float y) { return fmodf(x, y); }

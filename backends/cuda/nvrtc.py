@@ -15,6 +15,8 @@ from typing import Any
 
 from tilec.errors import CompilerBug, UnsupportedError
 
+LANGUAGE = ("-std=c++17", "-default-device", "--diag-suppress=177")
+"""Options of the language; 177: a function that is not used, of which the header has many."""
 SERIALISED = ("C7510", "C7511", "C7512")
 """Warnings of ptxas that mean that asynchronous matrix products run one after another."""
 
@@ -73,7 +75,7 @@ def architectures() -> tuple[int, ...]:
 
 def options(arch: str) -> tuple[str, ...]:
     """NVRTC's options for an architecture such as `sm_90a`."""
-    return (f"--gpu-architecture={arch}", "-std=c++17", "-default-device", "--ptxas-options=-v")
+    return (f"--gpu-architecture={arch}", *LANGUAGE, "--ptxas-options=-v")
 
 
 def compile(source: str, arch: str, more: Sequence[str] = ()) -> Compiled:
@@ -90,7 +92,7 @@ def compile(source: str, arch: str, more: Sequence[str] = ()) -> Compiled:
 def ptx(source: str, arch: str) -> str:
     """The PTX text of a complete text."""
     virtual = arch.replace("sm_", "compute_")
-    program, _ = _build(source, [f"--gpu-architecture={virtual}", "-std=c++17", "-default-device"])
+    program, _ = _build(source, [f"--gpu-architecture={virtual}", *LANGUAGE])
     out = _bytes(program, "PTX").decode().rstrip("\0")
     _nvrtc().nvrtcDestroyProgram(program)
     return out

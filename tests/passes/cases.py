@@ -87,13 +87,17 @@ def same(a: Kernel, b: Kernel, seed: int = 0) -> bool:
     """Whether two kernels give the same outputs for the same data."""
     arrays, scalars = data(a, seed)
     x, y = run(a, arrays, scalars).outputs, run(b, arrays, scalars).outputs
-    return all(np.allclose(x[n], y[n], 1e-9, 1e-9, equal_nan=True) for n in x) and x.keys() == y.keys()
+    return (
+        all(np.allclose(x[n], y[n], 1e-9, 1e-9, equal_nan=True) for n in x) and x.keys() == y.keys()
+    )
 
 
 def finite(kernel: Kernel) -> bool:
     """Whether some output of a run is an ordinary number, so that comparing it says something."""
     arrays, scalars = data(kernel)
-    return any(math.isfinite(v) for o in run(kernel, arrays, scalars).outputs.values() for v in o.flat)
+    return any(
+        math.isfinite(v) for o in run(kernel, arrays, scalars).outputs.values() for v in o.flat
+    )
 
 
 def shown(kernel: Kernel) -> str:

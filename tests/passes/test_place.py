@@ -57,7 +57,10 @@ def test_spaces():
 def test_what_exceeds_the_limit_is_refused():
     (kernel,) = read(TEXT)
     small = replace(CPU, limit=1000)
-    with pytest.raises(ResourceError, match="the tiles of grid 0 take 1,328 bytes .* cpu has 1,000: use smaller tiles"):
+    with pytest.raises(
+        ResourceError,
+        match="the tiles of grid 0 take 1,328 bytes .* cpu has 1,000: use smaller tiles",
+    ):
         place(kernel, Options(small))
     assert place(kernel, Options(replace(CPU, limit=1328))) == place(kernel, Options(REFERENCE))
 

@@ -26,63 +26,69 @@ kernel masked(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E], len: i32[B], row: i32
 Visits = tuple[int, int, int, int, int]
 
 
-def pruned(mask: str) -> tuple[Kernel, Kernel]:
-    """The program before it is tiled, and pruned tiles of 8 by 8."""
+def pruned(mask: str, tile: int = TILE) -> tuple[Kernel, Kernel]:
+    """The program before it is tiled, and pruned tiles."""
     program = parse(PROGRAM.format(mask=mask))
     check(program)
     whole = lower(program, "masked", dict.fromkeys("QKV", "f32"))
     whole = pipeline.run(whole, pipeline.tensor_pipeline())
-    steps = f"specialise:D=2:E=48,tile:i={TILE}:j={TILE},prune,place"
+    steps = f"specialise:D=2:E=96,tile:i={tile}:j={tile},prune,place"
     return whole, pipeline.run(whole, pipeline.parse(steps))
 
 
-def arguments(kernel: Kernel, m: int = 44, n: int = 48) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+def arguments(
+    kernel: Kernel, m: int = 44, n: int = 48
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
     """Data of which the output is the weights themselves: no score differs, and V is the unit matrix."""
     rng = np.random.default_rng(1)
     blocks = -(-max(m, n) // 16)
     arrays = {
         "Q": np.zeros((2, 2, m, 2), np.float32),
         "K": np.zeros((2, 2, n, 2), np.float32),
-        "V": np.broadcast_to(np.eye(n, 48, dtype=np.float32), (2, 2, n, 48)),
+        "V": np.broadcast_to(np.eye(n, 96, dtype=np.float32), (2, 2, n, 96)),
         "len": np.array([n - 9, 5], np.int32),
         "row": np.sort(rng.integers(0, 5, (2, m)), 1).astype(np.int32),
         "doc": np.sort(rng.integers(0, 5, (2, n)), 1).astype(np.int32),
         "off": np.array([0, 7, 8, 31], np.int32),
         "wide": np.arange(n) == 17,
-        "map": rng.random((2, blocks, blocks)) < 0.4,
+        "map": rng.random((2, blocks, blocks)) < 0.2,
         "pick": rng.integers(-1, blocks, (2, 2, blocks, 2)).astype(np.int32),
         "page": rng.permutation(np.arange(-3, 9))[None].repeat(2, 0).astype(np.int32),
     }
     return {t: arrays[t] for t in kernel.tensors}, {"w": 11, "big": 9.5}
 
 
-def visits(mask: str, m: int = 44, n: int = 48) -> Visits:
+def visits(mask: str, m: int = 44, n: int = 48, tile: int = TILE) -> Visits:
     """Keys of the windows that hold a key which counts, of those visited, of the full ones, of those run as such.
 
     The last number is of all windows.
     """
-    whole, tiles = pruned(mask)
+    whole, tiles = pruned(mask, tile)
     arrays, scalars = arguments(whole, m, n)
     want = run(whole, arrays, scalars).outputs["O"]
     outcome = run(tiles, arrays, scalars)
     np.testing.assert_allclose(outcome.outputs["O"], want, 1e-12, 1e-12)
     seen = np.asarray(want)[..., :n] > 0
     live = full = all = 0
-    for i in range(0, m, TILE):
-        for j in range(0, n, TILE):
-            block = seen[:, :, i : i + TILE, j : j + TILE]
+    for i in range(0, m, tile):
+        for j in range(0, n, tile):
+            block = seen[:, :, i : i + tile, j : j + tile]
             live += block.any((2, 3)).sum() * block.shape[3]
             full += block.all((2, 3)).sum() * block.shape[3]
             all += 4 * block.shape[3]
     reads = {k: v // 8 for k, v in outcome.traffic.reads.items()}  # two floats for each key
-    bodies = [(name, plain) for op in tiles.body if isinstance(op, Grid) for name, plain in loads(op.body)]
+    bodies = [
+        (name, plain) for op in tiles.body if isinstance(op, Grid) for name, plain in loads(op.body)
+    ]
     visited = sum(reads.get(name, 0) for name, _ in bodies)
     return live, visited, full, sum(reads.get(name, 0) for name, plain in bodies if not plain), all
 
 
 def loads(body: Body) -> Iterator[tuple[str, bool]]:
     """The loads of keys in a body, and whether that body masks its scores."""
-    masks = any(isinstance(op, Map) and op.fn == "select" and float("-inf") in op.args for op in body)
+    masks = any(
+        isinstance(op, Map) and op.fn == "select" and float("-inf") in op.args for op in body
+    )
     for op in body:
         if isinstance(op, Load) and op.tensor == "K":
             yield op.result.name, masks
@@ -129,6 +135,28 @@ def test_visits_what_counts_and_no_more(mask):
     assert plain == full
 
 
+LOOKED_UP = [
+    "map[h, i // 16, j // 16]",
+    "map[h, (i + 5) // 17, (j + 3) // 19]",
+    "map[h, i >> 4, j >> 4] or i // 16 == j // 16",
+    "any[t](pick[b, h, i // 16, t] == j // 16)",
+    "map[h, i // (w + 5), j // (w + 5)]",
+]
+
+
+@pytest.mark.parametrize("mask", LOOKED_UP)
+def test_blocks_of_data_smaller_than_the_tiles(mask):
+    live, visited, full, plain, all = visits(mask, 90, 90, tile=24)
+    assert visited == live < all
+    assert plain == full
+
+
+def test_blocks_too_short_to_be_sampled_are_visited():
+    for mask in ("map[h, i // w, j // w]", "map[h, i // 7 % 3, j // 7 % 3]", "map[h, i // 16, j // 16 + j % 2]"):
+        _, visited, _, _, all = visits(mask, 90, 90, tile=24)
+        assert visited > all // 2
+
+
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 47])
 def test_ragged_ends(n):
     live, visited, _, _, _ = visits("j <= i + 2 and (wide[j] or j < len[b])", 5, n)
@@ -136,7 +164,12 @@ def test_ragged_ends(n):
 
 
 @pytest.mark.parametrize(
-    "mask", ["i % 3 == j % 3 and j <= i", "abs(i - j) % 2 == 0 and abs(i - j) < 9", "uniform(w, i, j) < 0.5 and j <= i"]
+    "mask",
+    [
+        "i % 3 == j % 3 and j <= i",
+        "abs(i - j) % 2 == 0 and abs(i - j) < 9",
+        "uniform(w, i, j) < 0.5 and j <= i",
+    ],
 )
 def test_what_no_window_decides_leaves_the_rest_pruned(mask):
     live, visited, _, _, all = visits(mask)
@@ -152,7 +185,13 @@ def code(mask: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     ("mask", "loops", "bodies"),
-    [("true", 2, 2), ("j <= i", 2, 2), ("i - w < j <= i", 3, 3), ("row[b, i] == doc[b, j]", 2, 3), ("wide[j]", 2, 3)],
+    [
+        ("true", 2, 2),
+        ("j <= i", 2, 2),
+        ("i - w < j <= i", 3, 3),
+        ("row[b, i] == doc[b, j]", 2, 3),
+        ("wide[j]", 2, 3),
+    ],
 )
 def test_how_much_code_there_is(mask, loops, bodies):
     assert code(mask) == (loops, bodies)
@@ -194,12 +233,16 @@ def test_a_nan_that_counts_is_kept():
 
 def test_a_score_that_is_not_minus_infinity_where_masked_is_not_skipped():
     """Softcap after the mask makes -inf a finite score: every key counts."""
-    text = PROGRAM.replace("softmax[j](S if {mask} else -inf)", "softmax[j](5 * tanh((S if j <= i else -inf) / 5))")
+    text = PROGRAM.replace(
+        "softmax[j](S if {mask} else -inf)", "softmax[j](5 * tanh((S if j <= i else -inf) / 5))"
+    )
     program = parse(text)
     check(program)
-    whole = pipeline.run(lower(program, "masked", dict.fromkeys("QKV", "f32")), pipeline.tensor_pipeline())
-    tiles = pipeline.run(whole, pipeline.parse(f"specialise:D=2:E=48,tile:i={TILE}:j={TILE},prune"))
+    whole = pipeline.run(
+        lower(program, "masked", dict.fromkeys("QKV", "f32")), pipeline.tensor_pipeline()
+    )
+    tiles = pipeline.run(whole, pipeline.parse(f"specialise:D=2:E=96,tile:i={TILE}:j={TILE},prune"))
     arrays, scalars = arguments(whole)
     want, got = (run(k, arrays, scalars).outputs["O"] for k in (whole, tiles))
     np.testing.assert_allclose(got, want, 1e-12, 1e-12)
-    assert (want > 0).all(where=np.arange(48) < 44)
+    assert (want > 0).all(where=np.arange(96) < 48)

@@ -52,7 +52,10 @@ def streams(kernel: Kernel) -> list[tuple[str, int | None]]:
     [
         (ATTENTION, {"b": 1, "h": 1, "i": 128}),
         (LATENT, {"b": 1, "h": 1, "i": 128}),  # heads share Z as queries do; the later axis wins
-        (PICKED, {"b": 1, "h": 128, "i": 1}),  # each query has keys of its own, its heads share them
+        (
+            PICKED,
+            {"b": 1, "h": 128, "i": 1},
+        ),  # each query has keys of its own, its heads share them
         ("kernel f(X[M, N], Y[N]) -> O[i, j]:\n    O = X[i, j] + Y[j]\n", {"i": 1, "j": 1024}),
         ("kernel f(X[M]) -> O[]:\n    O = sum[i](X[i])\n", {}),
     ],
@@ -99,7 +102,10 @@ def test_a_short_literal_axis_is_one_window_and_the_outer_stream_a_scalar():
 
 
 def test_buffers_are_for_other_groups_alone():
-    text = ATTENTION.replace("O[b, h, i, e]:", "O[b, h, i, e], A: f32[b, h, j]:") + "    A = sum[i](softmax[j](S))\n"
+    text = (
+        ATTENTION.replace("O[b, h, i, e]:", "O[b, h, i, e], A: f32[b, h, j]:")
+        + "    A = sum[i](softmax[j](S))\n"
+    )
     kernel = tile(groups(text))
     stored = {op.result.name for op in kernel.body if isinstance(op, Buffer)}
     assert len(stored) == 2  # the maximum and the sum of each row
@@ -120,7 +126,9 @@ def test_static_dims(text, dims):
 
 
 def test_specialise_knows_its_dimensions():
-    with pytest.raises(ArgumentError, match="f has no dimension 'X'; its dimensions are B, H, M, D, N, E"):
+    with pytest.raises(
+        ArgumentError, match="f has no dimension 'X'; its dimensions are B, H, M, D, N, E"
+    ):
         groups(ATTENTION, X=3)
     with pytest.raises(ArgumentError, match="dimension D cannot be -1"):
         groups(ATTENTION, D=-1)

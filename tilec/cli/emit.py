@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from tilec.cli import options
-from tilec.errors import UnsupportedError
 
-KINDS = ("llvm", "asm")
-LATER = ("cuda", "cubin", "ptx", "sass")
+CPU = ("llvm", "asm")
+GPU = ("cuda", "ptx", "sass", "cubin")
 
 
 def emit(
     file: options.File,
     to: Annotated[
-        str,
-        typer.Option("--to", metavar="KIND", help="llvm or asm (cuda, ptx, cubin, sass: not yet)."),
+        str, typer.Option("--to", metavar="KIND", help="llvm, asm, cuda, ptx, sass or cubin.")
     ],
     size: options.Size = None,
     dtype: options.Dtype = None,
@@ -25,15 +24,39 @@ def emit(
     tile: options.Tile = None,
     schedule: options.Schedule = None,
 ) -> None:
-    """Print the code that is generated for a program."""
-    if to in LATER:
-        raise UnsupportedError(
-            f"emit: tilec has no CUDA backend yet, so no {to}; what works is --to llvm and --to asm"
-        )
-    if to not in KINDS:
-        raise typer.BadParameter(f"{to!r} is none of {', '.join(KINDS + LATER)}", param_hint="--to")
+    """Print the code that is generated for a program; for a GPU, what it uses on standard error."""
+    if to not in CPU + GPU:
+        raise typer.BadParameter(f"{to!r} is none of {', '.join(CPU + GPU)}", param_hint="--to")
     kernel = options.load(file, target, tile, schedule)
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
-    code = kernel.source(to, dtype=options.element_type(dtype), **sizes)
-    print(code, end="" if code.endswith("\n") else "\n")
+    element = None if dtype is None else options.element_type(dtype)
+    if to in CPU:
+        code = kernel.source(to, dtype=element, **sizes)
+        print(code, end="" if code.endswith("\n") else "\n")
+        return
+    _gpu(kernel.gpu_code(dtype=element, **sizes), to)
+
+
+def _gpu(code: object, to: str) -> None:
+    from tilec.backends.cuda import nvrtc
+    from tilec.backends.cuda import target as cuda
+
+    assert isinstance(code, cuda.Code)
+    options.say(f"{code.arch}, emitter {code.emitter}\n{code.summary}")
+    if to == "cuda":
+        print(code.text)
+        return
+    if to == "ptx":
+        print(nvrtc.ptx(code.text, code.arch))
+        return
+    made = cuda.compiled(code)
+    for name, use in made.usage.items():
+        options.say(
+            f"{name}: {use.registers} registers, {use.stack} bytes of stack, {use.spill_stores} bytes of spill stores, "
+            f"{use.spill_loads} of spill loads"
+        )
+    if to == "cubin":
+        sys.stdout.buffer.write(made.cubin)
+    else:
+        print(nvrtc.sass(made.cubin))

@@ -70,7 +70,7 @@ class Source:
     threads: int
     shared: int
     parameters: tuple[Parameter, ...]
-    persistent: bool
+    names: dict[str, str]
     plan: Plan
 
 
@@ -150,7 +150,7 @@ class _Kernel:
         with body.block("else"):
             self.compute_role()
         parameters = self.parameters()
-        name = self.names.fresh(self.names.of(self.kernel.name))
+        name = self.names.of(self.kernel.name)
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
@@ -158,7 +158,7 @@ class _Kernel:
         args = ",\n    ".join(f"{p.ctype} {p.name}" for p in parameters)
         head.add(f'extern "C" __global__ void __launch_bounds__({self.schedule.threads}, 1) {name}(\n    {args}) {{')
         text = str(head) + str(body) + "}\n"
-        return Source(name, text, self.schedule.threads, self.plan.shared, parameters, True, self.plan)
+        return Source(name, text, self.schedule.threads, self.plan.shared, parameters, dict(self.names.known), self.plan)
 
     def parameters(self) -> tuple[Parameter, ...]:
         """The kernel's arguments, in order."""
@@ -497,6 +497,7 @@ class _Kernel:
             self.saved = dict(self.scope.values)
             self.emitter = BlockEmitter(self.scope, block, self.registers, block.loop.ragged, step.first)
         if step.part in ("before", "all"):
+            self.emitter.begin()
             self.emitter.emit(before)
         if step.part in ("after", "all"):
             self.emitter.emit(after)

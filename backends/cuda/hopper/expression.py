@@ -27,12 +27,16 @@ COLUMN = "column"
 
 @dataclass(frozen=True)
 class Expression:
-    """A value in CUDA C++. `bits`: an integer is below 2 ** bits in size. `step`: see above."""
+    """A value in CUDA C++. `bits`: an integer is below 2 ** bits in size. `step`: see above.
+
+    `product`: the factors of a product of floats, which goes into one instruction with an addition that follows.
+    """
 
     text: str
     kind: Kind
     bits: int = 64
     step: int = 0
+    product: tuple[str, str] | None = None
 
     @property
     def ctype(self) -> str:
@@ -189,13 +193,26 @@ def _real(fn: str, args: list[Expression], inverse: Callable[[Expression], str] 
     texts = [a.text for a in args]
     if fn in _ONE:
         return Expression(_ONE[fn].format(*texts), "float")
+    if fn in ("add", "sub") and any(a.product for a in args):
+        return Expression(_fused(fn, *args), "float")
     if fn in _TWO:
-        return Expression(_TWO[fn].format(*texts), "float")
+        product = (texts[0], texts[1]) if fn == "mul" else None
+        return Expression(_TWO[fn].format(*texts), "float", product=product)
     if fn == "div":
         if inverse is not None:
             return Expression(f"({texts[0]} * {inverse(args[1])})", "float")
         return Expression(f"divide({texts[0]}, {texts[1]})", "float")
     raise Refused(f"it has no fast form for {fn}")
+
+
+def _fused(fn: str, x: Expression, y: Expression) -> str:
+    """x ± y where one of them is a product."""
+    if x.product is not None:
+        a, b = x.product
+        return f"fmaf({a}, {b}, {y.text if fn == 'add' else '-' + _bracket(y.text)})"
+    assert y.product is not None
+    a, b = y.product
+    return f"fmaf({a if fn == 'add' else '-' + _bracket(a)}, {b}, {x.text})"
 
 
 # ---- integers

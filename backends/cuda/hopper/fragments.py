@@ -12,6 +12,7 @@ needs the total.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ from tilec.backends.cuda.hopper.structure import Block, Refused, Structure
 from tilec.backends.cuda.hopper.text import Lines, Names
 from tilec.dataflow import names_in
 from tilec.ir import (
+    ABSENT,
     Body,
     Cast,
     Edge,
@@ -201,13 +203,17 @@ class Scope:
 
 @dataclass
 class Root:
-    """Something made of each element: a reduction (`op`), packed weights or a stored fragment (`array`)."""
+    """Something made of each element: a reduction (`op`), packed weights or a stored fragment (`array`).
+
+    `factor`: what the reduction of `value` is multiplied by.
+    """
 
     what: str
     value: str
     op: Reduce | None = None
     array: str = ""
     dtype: str = ""
+    factor: float | None = None
 
 
 @dataclass
@@ -242,8 +248,10 @@ class BlockEmitter:
         self.partial: set[str] = {block.args[k] for k in registers.partial}
         self.totals: dict[str, str] = {}
         self.pending: list[Root] = []
+        self.factors: dict[str, float] = {}
         self.keep = self._kept()
         self.needed = self._needed()
+        self.cut = self._cut() if ragged else frozenset[str]()
 
     # ---- analysis
 
@@ -280,12 +288,26 @@ class BlockEmitter:
             if not isinstance(op, (Map, Cast, Load)) or not self.is_fragment(op):
                 continue
             name = op.result.name
-            homes = {k for k, body in enumerate(regions) for o in body if name in operands(o) and not isinstance(o, Yield)}
-            if len(homes) < 2 or self.cost(name, out) < 2:
+            users = sum(name in operands(o) and not isinstance(o, Yield) for body in regions for o in body)
+            if users < 2 or self.cost(name, out) < 2:
                 continue
+            factor = self._factor(op)
+            if factor is not None:
+                self.factors[name] = factor
             source = self.reusable(name)
             out[name] = source if source is not None else self.names.fresh(self.names.of(name) + "_kept")
         return out
+
+    def _factor(self, op: Op) -> float | None:
+        """The positive factor of a masked value, which need not be applied before it is stored: c · -inf is -inf."""
+        if not isinstance(op, Map) or not _masked(op) or len(set(op.args[1:])) != 2:
+            return None
+        (x,) = (y for y in op.args[1:] if y != -math.inf)
+        inner = self.defs.get(str(x))
+        if not isinstance(inner, Map) or inner.fn != "mul" or not self.is_fragment(inner):
+            return None
+        c = next((c for c in inner.args if isinstance(c, float) and 0.0 < c < math.inf), None)
+        return c
 
     def _regions(self) -> list[Body]:
         out: list[Body] = [self.block.middle]
@@ -347,6 +369,72 @@ class BlockEmitter:
                 todo += names_in(operands(op))
         return seen
 
+    def _cut(self) -> frozenset[str]:
+        """The values that are made -inf beyond the axis's end, where that leaves every reduction as it is.
+
+        These are stored values with a mask of their own, or else the heads. Empty: each reduction guards itself.
+        """
+        masked = [n for n in self.keep if _masked(self.defs[n])]
+        heads = [h for h, array in self.arrays.items() if array not in self.keep.values()]
+        for cut in (frozenset(masked), frozenset([*masked, *heads])):
+            if cut and all(self._harmless(r, cut) for r in self._sinks()):
+                return cut
+        return frozenset()
+
+    def _sinks(self) -> list[tuple[str, str]]:
+        """What is reduced along the stream: values, and whether -inf or 0 leaves the reduction as it is."""
+        out = [(str(op.args[0]), op.fn) for op in walk(self.block.middle) if isinstance(op, Reduce) and op.fn != "all"]
+        return out + [(x, "sum") for x in self.packs]
+
+    def _harmless(self, sink: tuple[str, str], cut: frozenset[str]) -> bool:
+        x, fn = sink
+        if fn == "sum":
+            return self._zero(x, cut)
+        return fn in ("max", "maxnum") and self._lowest(x, cut)
+
+    def _lowest(self, x: Operand, cut: frozenset[str]) -> bool:
+        """Whether a value is -inf where the cut ones are."""
+        if x in cut or x == -math.inf:
+            return True
+        op = self.defs.get(str(x))
+        match op:
+            case Map(fn="mul", args=args):
+                return any(
+                    isinstance(c, float) and c > 0.0 and self._lowest(y, cut) for y, c in (args, args[::-1])
+                )
+            case Map(fn="div", args=(y, c)):
+                return isinstance(c, float) and c > 0.0 and self._lowest(y, cut)
+            case Map(fn="sub", args=(y, z)):
+                return self._lowest(y, cut) and not self._lowest(z, cut)
+            case Map(fn="add", args=args):
+                return any(self._lowest(y, cut) for y in args)
+            case Map(fn="select", args=(_, a, b)):
+                return self._lowest(a, cut) and self._lowest(b, cut)
+            case _:
+                return False
+
+    def _zero(self, x: Operand, cut: frozenset[str]) -> bool:
+        """Whether a value is 0 where the cut ones are -inf."""
+        op = self.defs.get(str(x))
+        match op:
+            case Map(fn="exp" | "exp2" | "sigmoid", args=(y,)):
+                return self._lowest(y, cut)
+            case Map(fn="select", args=(_, a, b)):
+                return all(y == 0 or y == ABSENT or self._zero(y, cut) for y in (a, b))
+            case Cast(x=y):
+                return self._zero(y, cut)
+            case _:
+                return False
+
+    def begin(self) -> None:
+        """Cuts the heads off at the axis's end."""
+        columns = self.structure.columns
+        for h in self.cut - set(self.keep):
+            array = self.arrays[h]
+            self.out.add("#pragma unroll")
+            with self.out.block(f"for (int c = 0; c < {columns // 8}; c++) EACH"):
+                self.out.add(f"if (8 * c + (x & 1) >= rest) {array}[4 * c + x] = NEG_INF;")
+
     def is_fragment(self, op: Op) -> bool:
         """Whether an op's result has rows and columns."""
         return set(op.result.type.axes) == {self.structure.row, self.structure.stream}
@@ -371,7 +459,7 @@ class BlockEmitter:
         axes = op.result.type.axes
         if isinstance(op, Reduce):
             if op.fn != "all":
-                self.pending.append(Root("reduce", str(op.args[0]), op=op))
+                self.pending.append(self.reduction(op))
                 if op.fn == "sum":
                     self.partial.add(op.result.name)
             return
@@ -391,6 +479,18 @@ class BlockEmitter:
         if waiting & self._inputs_of_row(op):
             self.flush()
         self.row(op)
+
+    def reduction(self, op: Reduce) -> Root:
+        """The root of a reduction; a maximum of scaled values is the scaled maximum."""
+        x = str(op.args[0])
+        inner = self.defs.get(x)
+        if op.fn != "sum" and x in self.factors:
+            return Root("reduce", x, op=op, factor=self.factors[x])
+        if op.fn != "sum" and isinstance(inner, Map) and inner.fn == "mul" and x not in self.keep:
+            for y, c in (inner.args, inner.args[::-1]):
+                if isinstance(c, float) and 0.0 < c < math.inf and isinstance(y, str) and self.scope.axes(y) == self.scope.axes(x):
+                    return Root("reduce", y, op=op, factor=c)
+        return Root("reduce", x, op=op)
 
     def _inputs_of_row(self, op: Op) -> set[str]:
         return set(names_in(operands(op)))
@@ -470,7 +570,7 @@ class BlockEmitter:
                 self.arm(op.orelse, rows)
         else:
             test = self.condition(op.cond)
-            with self.out.block(f"if (__all_sync(FULL, {test}))", "} else {"):
+            with self.out.block(f"if (__builtin_expect(__all_sync(FULL, {test}), 1))", "} else {"):
                 self.arm(op.then, rows)
             self.out.depth += 1
             self.arm(op.orelse, rows)
@@ -538,6 +638,11 @@ class BlockEmitter:
                 raise Refused(f"{base}, which {self.structure.slots[slot].name} begins from, is not its old value")
 
 
+def _masked(op: Op) -> bool:
+    """Whether an op replaces elements by -inf."""
+    return isinstance(op, Map) and op.fn == "select" and -math.inf in op.args[1:]
+
+
 class FragmentLoop:
     """One loop over the blocks of 8 columns of a fragment."""
 
@@ -570,7 +675,9 @@ class FragmentLoop:
                 for root in self.roots:
                     self.element(root, packed)
                 for value, array in self.stored.items():
-                    out.add(f"{array}[4 * c + x] = {self.locals[value].real().text};")
+                    e = self.locals[value]
+                    bare = e.product[0] if value in self.block.factors and e.product else e.real().text
+                    out.add(f"{array}[4 * c + x] = {bare};")
             for root in self.roots:
                 if root.what == "pack":
                     p = packed[root.value]
@@ -597,7 +704,7 @@ class FragmentLoop:
             self.value(root.value)
             return
         fn = root.op.fn if root.op is not None else "sum"
-        e = self.guarded(root.value, IDENTITY[fn])
+        e = self.guarded(root.value, IDENTITY[fn], root.factor is not None)
         if root.what == "pack":
             self.out.add(f"{packed[root.value]}[x] = {e};")
             return
@@ -605,10 +712,11 @@ class FragmentLoop:
         part = f"{self.names.of(root.op.result.name)}_part[x]"
         self.out.add(f"{part} = {COMBINE[fn].format(part, e)};")
 
-    def guarded(self, name: str, identity: str) -> str:
-        """An element, or the identity beyond the axis's end."""
-        e = self.value(name).real().text
-        if not self.block.ragged:
+    def guarded(self, name: str, identity: str, bare: bool) -> str:
+        """An element, or the identity beyond the axis's end. `bare`: without its factor."""
+        value = self.value(name).real()
+        e = value.product[0] if bare and name in self.block.factors and value.product else value.text
+        if not self.block.ragged or self.block.cut:
             return e
         key = f"{name} or {identity}"
         if key not in self.locals:
@@ -624,6 +732,8 @@ class FragmentLoop:
         both = COMBINE[fn].format(f"{name}_part[2 * r]", f"{name}_part[2 * r + 1]")
         if root.op.result.name not in self.block.partial:
             both = f"{QUAD[fn]}({both})"
+        if root.factor is not None:
+            both = f"{both} * {literal(root.factor).text}"
         self.out.add(f"float {name}[2]; ROWS {name}[r] = {both};")
         self.scope.values[root.op.result.name] = Expression(name, "float")
 
@@ -642,7 +752,7 @@ class FragmentLoop:
             return Expression("row_i[r]", "int", POSITION)
         array = self.block.arrays.get(x)
         if array is not None and x not in self.stored:
-            return Expression(f"{array}[4 * c + x]", "float")
+            return self.scaled(x, f"{array}[4 * c + x]")
         axes = self.scope.axes(x)
         if s.stream not in axes:
             return self.scope.operand(x, None)
@@ -657,7 +767,12 @@ class FragmentLoop:
             case Map(fn="div") if self.constant(op.args[1]):
                 e = pointwise("div", [self.value(y) for y in op.args], op.result.type.dtype, self.inverse)
             case Map():
-                e = pointwise(op.fn, [self.value(y) for y in op.args], op.result.type.dtype)
+                args = [self.value(self.bare(x, y)) for y in op.args]
+                if x in self.block.cut:
+                    side = "&&" if op.args[2] == -math.inf else "||"
+                    inside = f"{COLUMN} < rest" if side == "&&" else f"{COLUMN} >= rest"
+                    args[0] = Expression(f"({args[0].text} {side} {inside})", "bool")
+                e = pointwise(op.fn, args, op.result.type.dtype)
             case Cast():
                 e = cast(self.value(op.x), op.to)
             case Load():
@@ -667,10 +782,30 @@ class FragmentLoop:
         if e.step:
             self.locals[x] = e
             return e
+        if x in self.block.factors:
+            name = self.names.fresh(self.names.of(x) + "_x")
+            self.out.add(f"const float {name} = {e.text};{self.scope.comment(op)}")
+            self.locals[x] = self.scaled(x, name)
+            return self.locals[x]
         name = self.names.fresh(self.names.of(x) + "_x")
         self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
-        self.locals[x] = Expression(name, e.kind, e.bits)
+        self.locals[x] = Expression(name, e.kind, e.bits, product=e.product)
         return self.locals[x]
+
+    def bare(self, x: str, y: Operand) -> Operand:
+        """The operand `y` of a masked value `x`; without the factor that is applied later."""
+        inner = self.block.defs.get(str(y))
+        if x not in self.block.factors or y == -math.inf or not isinstance(inner, Map) or inner.fn != "mul":
+            return y
+        return next((z for z in inner.args if z != self.block.factors[x]), y)
+
+    def scaled(self, x: str, text: str) -> Expression:
+        """A stored element, times the factor it was stored without."""
+        c = self.block.factors.get(x)
+        if c is None:
+            return Expression(text, "float")
+        factor = literal(c).text
+        return Expression(f"({text} * {factor})", "float", product=(text, factor))
 
     def constant(self, x: Operand) -> bool:
         """Whether an operand is a literal other than 0."""

@@ -110,8 +110,12 @@ DEVICE float max_nan(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" 
 DEVICE float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 DEVICE float sigmoid_(float x) { return reciprocal(1.f + exp2_(x * -1.4426950408889634f)); }
 DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.8853900817779268f)), 1.f); }
-DEVICE float divide(float x, float y) { return x == 0.f && y == 0.f ? 0.f : __fdiv_rn(x, y); }
 DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
+DEVICE float divisor_scale(float y) { return fabsf(y) <= 1e-30f ? 1.2676506e30f : fabsf(y) >= 1e30f ? 7.8886091e-31f : 1.f; }
+DEVICE float divide(float x, float y) {                                          // 0 / 0 is 0
+  const float s = divisor_scale(y), q = x * reciprocal(y * s) * s;
+  return x == 0.f && y == 0.f ? 0.f : q;
+}
 DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
 DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }

@@ -12,7 +12,7 @@ reads what has not arrived, and that none overwrites what is still being read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
 from tilec.backends.cuda.hopper.schedule import REGISTERS, ROWS, SHARED, THREADS, Schedule
@@ -165,6 +165,12 @@ def make(s: Structure, schedule: Schedule) -> Plan:
     if shared > SHARED:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {SHARED:,}")
     return Plan(s, schedule, rooms, barriers, shared, _steps(s, schedule), _loaders(s))
+
+
+def memory_bytes(s: Structure, schedule: Schedule) -> int:
+    """The shared memory of a schedule, in bytes."""
+    rings = tuple(replace(t, rows=schedule.columns) for t in s.rings)
+    return _memory(replace(s, rings=rings), schedule)[2]
 
 
 RESERVE = 24

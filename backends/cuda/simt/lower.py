@@ -130,9 +130,9 @@ class _Grid:
         left = "task"
         for n, (axis, tile) in enumerate(reversed(self.grid.axes)):
             tiles = self.arguments.get("tiles", str(self.number), axis)
-            at = left if n == len(self.grid.axes) - 1 else f"{left} % {tiles}"
+            at = left if n == len(self.grid.axes) - 1 else f"tl::mod({left}, {tiles})"
             self.window(axis, tile, at if tile == 1 else f"({at}) * {tile}")
-            left = f"{left} / {tiles}" if n == 0 else f"({left}) / {tiles}"
+            left = f"tl::floordiv({left}, {tiles})"
 
     def window(self, axis: str, tile: int, first: str, ragged: bool = True) -> None:
         """Declares the window of an axis that starts at `first`."""

@@ -36,6 +36,8 @@ COSTS = {
 """Instructions of a pointwise function, roughly; of others 1."""
 LOAD = 5
 """What a load from memory counts for."""
+EPILOGUE = 14
+"""What may follow a contraction in its stage, where it is written out for each element of a thread's block."""
 OFTEN, WIDE = 8, 4
 """A value used several times is kept from this cost on, one used at more points than it has from that one on."""
 
@@ -145,6 +147,7 @@ class Planner:
                 kept.add(name)
                 total = 1
             cost[name] = total if op.result.type.axes else 0
+        self.cost = cost
         return kept
 
     def worth(self, name: str, cost: int) -> bool:
@@ -181,7 +184,7 @@ class Planner:
             if len(users) != 1 or not isinstance(users[0], (Map, Cast)):
                 break
             user = users[0].result
-            if set(user.type.axes) != own or user.name in claimed:
+            if set(user.type.axes) != own or user.name in claimed or self.cost[user.name] > EPILOGUE:
                 break
             claimed.add(user.name)
             name = user.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from tilec.backends.cuda.simt.functions import Val, convert, kind_for
@@ -12,7 +12,7 @@ from tilec.backends.cuda.simt.memory import Tile
 from tilec.backends.cuda.simt.plan import Axes, Stage
 from tilec.backends.cuda.simt.values import Evaluator, Point
 from tilec.errors import UnsupportedError
-from tilec.ir import Contract, Op, Operand, Reduce
+from tilec.ir import Contract, Load, Op, Operand, Reduce
 from tilec.text import show_op
 
 WARP = 32
@@ -42,6 +42,7 @@ class Stages:
         fresh = ev.names.fresh
         self.index, self.inner, self.part = fresh("n"), fresh("k"), fresh("part")
         self.acc = fresh("acc"), fresh("r"), fresh("c")
+        self.bad = fresh("bad")
         self.corner, self.factors = (fresh("row"), fresh("column")), (fresh("x"), fresh("y"))
 
     def emit(self, stage: Stage) -> None:
@@ -55,7 +56,8 @@ class Stages:
         elif stage.over:
             self.reduction(stage)
         else:
-            with self.each(stage.domain, Point({})) as p:
+            loads = bool(stage.kept) and all(isinstance(ev.defs[x], Load) for x in stage.kept)
+            with self.each(stage.domain, Point({}), loads) as p:
                 self.finish(stage, p)
         ev.memo.pop()
         self.sync()
@@ -92,8 +94,8 @@ class Stages:
         return math.prod(self.extent(a) for a in axes)
 
     @contextmanager
-    def each(self, domain: Axes, p: Point) -> Iterator[Point]:
-        """A loop of all threads over the points of a domain."""
+    def each(self, domain: Axes, p: Point, loads: bool = False) -> Iterator[Point]:
+        """A loop of all threads over the points of a domain. `loads`: that reads memory, several elements at a time."""
         with self.ev.scope("each_thread"):
             total = self.total(domain)
             if total <= 1:
@@ -102,7 +104,8 @@ class Stages:
                     yield q
                 return
             n = self.index
-            with self.ev.scope(f"for (int {n} = thread; {n} < {total}; {n} += THREADS)"):
+            unroll = "UNROLL_4" if loads else "ROLLED"
+            with self.ev.scope(f"{unroll} for (int {n} = thread; {n} < {total}; {n} += THREADS)"):
                 with self.decoded(domain, n, p) as q:
                     yield q
 
@@ -170,12 +173,12 @@ class Stages:
             w.line(f"const int {share} = thread % {parts};")
             step = f"THREADS / {parts}" if parts > 1 else "THREADS"
             first = f"thread / {parts}" if parts > 1 else "thread"
-            with self.ev.scope(f"for (int {n} = {first}; {n} < {outputs}; {n} += {step})"):
+            with self.ev.scope(f"ROLLED for (int {n} = {first}; {n} < {outputs}; {n} += {step})"):
                 for r, t in zip(stage.reduces, totals, strict=True):
                     w.line(f"{self.ctype(r)} {t} = {self.identity(r)};")
                 with self.decoded(kept, n, Point({})) as p:
                     m = self.inner
-                    with self.ev.scope(f"for (int {m} = {share}; {m} < {inner}; {m} += {parts})"):
+                    with self.ev.scope(f"UNROLL_4 for (int {m} = {share}; {m} < {inner}; {m} += {parts})"):
                         with self.decoded(stage.over, m, p) as q:
                             self.accumulate(stage, totals, q)
                     if parts == 1:
@@ -201,7 +204,7 @@ class Stages:
                 total, k = self.names.with_suffix(r.result.name, "_sum"), self.inner
                 at = self.ev.element(tile, Point({"": f"{n} * {parts} + {k}"}))
                 self.w.line(f"{self.ctype(r)} {total} = {self.identity(r)};")
-                self.w.line(f"for (int {k} = 0; {k} < {parts}; ++{k}) {total} = {self.joined(r.fn, total, at)};")
+                self.w.line(f"UNROLL for (int {k} = 0; {k} < {parts}; ++{k}) {total} = {self.joined(r.fn, total, at)};")
                 self.result(r, p, total)
 
     def result(self, r: Reduce, p: Point, text: str) -> None:
@@ -276,7 +279,7 @@ class Stages:
         acc, m_, n_ = self.acc
         ctype = self.ctype(op)
         with self.ev.scope("each_thread"):
-            with self.ev.scope(f"for (int {n} = thread; {n} < {total}; {n} += THREADS)"):
+            with self.ev.scope(f"ROLLED for (int {n} = thread; {n} < {total}; {n} += THREADS)"):
                 with self.decoded_all(others, f"{n} / {rows * columns}") as (p, inside):
                     r0, c0 = self.corner
                     if b.row:
@@ -287,8 +290,8 @@ class Stages:
                     column = self.place(b.column, f"{c0} + {n_} * {columns}", columns * b.n)
                     w.line(f"{ctype} {acc}[{b.m}][{b.n}] = {{}};")
                     self.products(op, b, p, (m_, row), (n_, column), acc)
-                    loops = f"UNROLL for (int {m_} = 0; {m_} < {b.m}; ++{m_}) UNROLL for (int {n_} = 0; {n_} < {b.n}; ++{n_})"
-                    with self.ev.scope(loops):
+                    self.exact(op, b, p, (m_, row), (n_, column), acc)
+                    with self.block_loops(b, m_, n_):
                         q, bound = self.located(b, p, row, column, (r0, m_, rows), (c0, n_, columns))
                         with self.ev.scope(f"if ({' && '.join([*inside, *bound]) or 'true'})"):
                             self.epilogue(stage, op, q, f"{acc}[{m_}][{n_}]")
@@ -333,13 +336,21 @@ class Stages:
         return p, inside
 
     def products(
-        self, op: Contract, b: Block, p: Point, row: tuple[str, str], column: tuple[str, str], acc: str
+        self,
+        op: Contract,
+        b: Block,
+        p: Point,
+        row: tuple[str, str],
+        column: tuple[str, str],
+        acc: str,
+        fma: str = "tl::fma",
+        unroll: str = "UNROLL_4",
     ) -> None:
         """Adds the products along the summed axes to a thread's block."""
         xs, ys = self.factors
         ctype, kind = self.ctype(op), kind_for(op.result.type.dtype)
         (m, row_at), (n, column_at) = row, column
-        with self.summed(op.over, p) as q:
+        with self.summed(op.over, p, unroll) as q:
             self.w.line(f"{ctype} {xs}[{b.m}], {ys}[{b.n}];")
             for operand, name, k, size in ((op.x, xs, m, b.m), (op.y, ys, n, b.n)):
                 with self.ev.scope(f"UNROLL for (int {k} = 0; {k} < {size}; ++{k})"):
@@ -347,11 +358,32 @@ class Stages:
                     at = at.on(b.column, column_at) if b.column and k == n else at
                     value = convert(self.ev.value(operand, at), kind, self.ev.real)
                     self.w.line(f"{name}[{k}] = {value};")
-            self.w.line(f"UNROLL for (int {m} = 0; {m} < {b.m}; ++{m})")
-            self.w.line(f"  UNROLL for (int {n} = 0; {n} < {b.n}; ++{n}) {acc}[{m}][{n}] = tl::fma({xs}[{m}], {ys}[{n}], {acc}[{m}][{n}]);")
+            with self.block_loops(b, m, n):
+                self.w.line(f"{acc}[{m}][{n}] = {fma}({xs}[{m}], {ys}[{n}], {acc}[{m}][{n}]);")
+
+    def block_loops(self, b: Block, m: str, n: str) -> AbstractContextManager[None]:
+        """Loops over a thread's block."""
+        rows = f"UNROLL for (int {m} = 0; {m} < {b.m}; ++{m})"
+        return self.ev.scope(f"{rows} UNROLL for (int {n} = 0; {n} < {b.n}; ++{n})")
+
+    def exact(
+        self, op: Contract, b: Block, p: Point, row: tuple[str, str], column: tuple[str, str], acc: str
+    ) -> None:
+        """A NaN may come from an absent zero that met a NaN or an infinity: then the block again, without these terms."""
+        marks = [self.may_vanish(x) for x in (op.x, op.y)]
+        if kind_for(op.result.type.dtype) != "real" or not any(marks):
+            return
+        self.w.line(f"bool {self.bad} = false;")
+        with self.block_loops(b, row[0], column[0]):
+            self.w.line(f"{self.bad} |= tl::is_nan({acc}[{row[0]}][{column[0]}]);")
+        with self.ev.scope(f"if ({self.bad})"):
+            with self.block_loops(b, row[0], column[0]):
+                self.w.line(f"{acc}[{row[0]}][{column[0]}] = 0;")
+            x, y = ("true" if mark else "false" for mark in marks)
+            self.products(op, b, p, row, column, acc, f"tl::fma_absent<{x}, {y}>", "ROLLED")
 
     @contextmanager
-    def summed(self, over: Axes, p: Point) -> Iterator[Point]:
+    def summed(self, over: Axes, p: Point, unroll: str) -> Iterator[Point]:
         """Loops over summed axes."""
         if not over:
             with self.ev.scope():
@@ -359,9 +391,10 @@ class Stages:
             return
         axis, *rest = over
         name = self.names.of(axis)
-        with self.ev.scope(f"for (int {name} = 0; {name} < {self.ev.window(axis).count}; ++{name})"):
+        how = "ROLLED" if rest else unroll
+        with self.ev.scope(f"{how} for (int {name} = 0; {name} < {self.ev.window(axis).count}; ++{name})"):
             if rest:
-                with self.summed(tuple(rest), p.on(axis, name)) as q:
+                with self.summed(tuple(rest), p.on(axis, name), unroll) as q:
                     yield q
             else:
                 yield p.on(axis, name)
@@ -371,8 +404,6 @@ class Stages:
         kind = kind_for(op.result.type.dtype)
         name = self.names.with_suffix(op.result.name, "_at")
         self.w.line(f"{self.ctype(op)} {name} = {total};")
-        if kind == "real" and any(self.may_vanish(x) for x in (op.x, op.y)):
-            self.exact(op, p, name)
         if op.init is not None:
             init = convert(self.ev.value(op.init, p), kind, self.ev.real)
             self.w.line(f"{name} = " + (f"tl::add({init}, {name});" if kind == "real" else f"{init} + {name};"))
@@ -381,14 +412,3 @@ class Stages:
 
     def may_vanish(self, x: Operand) -> bool:
         return self.ev.value(x, Point({})).marked if not isinstance(x, str) else x in self.ev.facts.absent
-
-    def exact(self, op: Contract, p: Point, name: str) -> None:
-        """A NaN may come from an absent zero that met a NaN or an infinity: then without these terms."""
-        with self.ev.scope(f"if (tl::is_nan({name}))"):
-            self.w.line(f"{name} = 0;")
-            with self.summed(op.over, p) as q:
-                x, y = self.ev.value(op.x, q), self.ev.value(op.y, q)
-                a, b = (convert(v, "real", self.ev.real) for v in (x, y))
-                gone = [f"tl::gone({t})" for t, v in ((a, x), (b, y)) if v.marked]
-                step = f"{name} = tl::fma({a}, {b}, {name});"
-                self.w.line(f"if (!({' || '.join(gone)})) {step}" if gone else step)

@@ -1,0 +1,109 @@
+"""Runs the stages of a plan: those on panels of lanes in a loop over panels, the others once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tilec.backends.cpu.nests import Nests
+from tilec.backends.cpu.plan import Segment, Stage
+from tilec.backends.cpu.points import Point, Val
+from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.trim import Bound
+from tilec.backends.cpu.vector import lanes_of
+from tilec.ir import Load
+
+
+class Panels:
+    """Runs plans. While a panel runs, the window of the streamed axis is cut to what the panel's lanes need."""
+
+    def __init__(self, nests: Nests) -> None:
+        self.nests, self.ev, self.e = nests, nests.ev, nests.e
+        self.lane, self.vectors = nests.lane, nests.vectors
+
+    def run(self, plan: Segment, axis: str | None, found: Sequence[Bound]) -> None:
+        """Runs the stages as planned. `found` are bounds on the positions of the streamed `axis` that they need."""
+        own = {axis, self.lane}
+        usable = [b for b in found if {*self.ev.axes(b.low), *self.ev.axes(b.high)} <= own]
+        for step in plan.steps:
+            stages = [plan.stages[n] for n in step.stages]
+            if step.panel:
+                self.panel(stages, axis, usable)
+            else:
+                for stage in stages:
+                    self.once(stage)
+
+    def panel(self, stages: Sequence[Stage], axis: str | None, found: Sequence[Bound]) -> None:
+        """Stages that run one after another on each panel."""
+        lane = self.lane
+        assert lane is not None
+
+        def body(i: Any, _: list[Any]) -> None:
+            with self.ev.scope(), self.trimmed(lane, i, axis, found):
+                for stage in stages:
+                    self.nests.emit(stage, i)
+
+        width = self.vectors * self.e.lanes
+        self.e.loop(0, self.ev.window(lane).count, width, [], body, name="panel")
+
+    @contextmanager
+    def trimmed(
+        self, lane: str, panel: Any, axis: str | None, found: Sequence[Bound]
+    ) -> Generator[None]:
+        """The window of the streamed axis cut to what a panel's lanes need."""
+        if axis is None or not found or self.ev.window(axis).scalar:
+            yield
+            return
+        e, ev = self.e, self.ev
+        before = ev.windows[axis]
+        point = Point({lane: panel, axis: 0}, lane, self.vectors)
+        begin: Any = 0
+        count: Any = before.count
+        with ev.scope():
+            for bound in found:
+                low, high = ev.value(bound.low, point), ev.value(bound.high, point)
+                if bound.upper:
+                    gap = self.across(high, low, e.max)
+                    count = e.min(count, e.max(e.add(gap, bound.slack), 0))
+                else:
+                    gap = self.across(low, high, e.min)
+                    begin = e.max(begin, e.add(gap, bound.slack))
+        begin = begin if isinstance(begin, int) else e.min(begin, count)
+        ev.windows[axis] = before.at(begin, count)
+        yield
+        ev.windows[axis] = before
+
+    def across(self, a: Val, b: Val, combine: Callable[[Any, Any], Any]) -> Any:
+        """The largest or smallest difference of two integers in the lanes of a panel."""
+        e = self.e
+        parts = [e.sub(a.part(n), b.part(n)) for n in range(max(len(a.parts), len(b.parts)))]
+        out = functools.reduce(combine, parts)
+        return e.across(combine, out) if lanes_of(out) else out
+
+    def once(self, stage: Stage) -> None:
+        """A stage that is not on panels."""
+        name = stage.kept[0] if len(stage.kept) == 1 else ""
+        op, tile = self.ev.defs.get(name), self.ev.held.get(name)
+        alone = not stage.reduces and not stage.stores
+        if alone and isinstance(op, Load) and isinstance(tile, Tile):
+            self.block(stage, name, op, tile)
+        else:
+            self.nests.emit(stage, None)
+
+    def block(self, stage: Stage, name: str, op: Load, tile: Tile) -> None:
+        """A block of a tensor: it stays in memory where it lies as it would in scratch."""
+        there = self.ev.dense(op, tile)
+        if there is None:
+            self.nests.emit(stage, None)
+            return
+        condition, address = there
+
+        def copy() -> list[Any]:
+            self.nests.emit(stage, None)
+            return [tile.base]
+
+        (base,) = self.e.branch(condition, lambda: [address], copy, name="copy")
+        self.ev.held[name] = replace(tile, base=base)

@@ -1,0 +1,92 @@
+"""From a kernel over whole tensors (after `online`) to Hopper sources: the passes, the schedule, the plan."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilec.backends.cuda.hopper import plan as plans
+from tilec.backends.cuda.hopper.emit import Source, emit
+from tilec.backends.cuda.hopper.schedule import Schedule, default
+from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
+from tilec.ir import Edge, Grid, If, Kernel, Load, Op, operands, walk
+
+
+def tiles(kernel: Kernel, sizes: Mapping[str, int], schedule: Schedule | None = None) -> tuple[Kernel, Schedule]:
+    """The placed tile IR of a kernel under a schedule, the default one of its shape if None.
+
+    `kernel` is what `online` gives; `sizes` are all dimensions: those that must be known are fixed, the others choose the
+    default. Raises Refused where no grid fits.
+    """
+    specialise = importlib.import_module("tilec.passes.specialise")
+    fixed = {d: sizes[d] for d in specialise.static_dims(kernel)}
+    kernel = specialise.specialise(kernel, specialise.Options(sizes=fixed))
+    if schedule is None:
+        probe = _tiled(kernel, Schedule(2, 128, relax=False))
+        schedule = _default(_fitting(probe), sizes)
+    return _tiled(kernel, schedule), schedule
+
+
+def sources(kernel: Kernel, schedule: Schedule) -> dict[int, Source | str]:
+    """For each grid of a placed kernel, by its place among the grids: its source, or why it has none."""
+    out: dict[int, Source | str] = {}
+    for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
+        try:
+            out[n] = emit(plans.make(recognise(kernel, op), schedule))
+        except Refused as e:
+            out[n] = str(e)
+    return out
+
+
+def _tiled(kernel: Kernel, schedule: Schedule) -> Kernel:
+    from tilec.passes.place import place
+    from tilec.passes.prune import prune
+    from tilec.passes.relax import relax
+    from tilec.passes.tile import Options, tile
+    from tilec.target import Target
+
+    target = Target("cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024)
+    kernel = prune(tile(kernel, Options(target=target)))
+    return place(relax(kernel) if schedule.relax else kernel)
+
+
+def _fitting(kernel: Kernel) -> Structure:
+    reason = "it has no grid"
+    for op in kernel.body:
+        if isinstance(op, Grid):
+            try:
+                return recognise(kernel, op)
+            except Refused as e:
+                reason = str(e)
+    raise Refused(reason)
+
+
+def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
+    from tilec.scalar import evaluate
+
+    width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
+    length = int(evaluate(s.kernel.extents[s.stream], sizes))
+    schedule = default(width, length, uneven(s))
+    while schedule.columns > 16:
+        fits = plans.fragment_registers(replace(s, columns=schedule.columns)) + plans.RESERVE <= schedule.registers[1]
+        if fits and plans.memory_bytes(s, schedule) <= plans.SHARED:
+            break
+        schedule = replace(schedule, columns=schedule.columns // 2)
+    return schedule
+
+
+def uneven(s: Structure) -> bool:
+    """Whether how many windows a tile has depends on where its rows are."""
+    defs: dict[str, Op] = {v.name: op for op in s.prologue for v in op.results}
+    edges = {v.name for op in s.prologue if isinstance(op, Edge) for v in op.results}
+    todo = [x for b in s.blocks for x in (b.loop.start, b.loop.stop) if isinstance(x, str)]
+    seen: set[str] = set()
+    while todo:
+        x = todo.pop()
+        if x in edges:
+            return True
+        if x not in seen and x in defs:
+            seen.add(x)
+            todo += [y for y in operands(defs[x]) if isinstance(y, str)]
+    return any(isinstance(op, (If, Load)) and not getattr(op, "relaxed", True) for b in s.blocks for op in walk(b.middle))

@@ -1,0 +1,144 @@
+"""Loads and launches a Hopper kernel: tensor maps, arguments, the launch itself, through cuda-bindings and CuPy."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from tilec.backends.cuda.call import View
+from tilec.backends.cuda.hopper.emit import Map_, Parameter, Source
+from tilec.backends.cuda.hopper.expression import POSITION
+from tilec.errors import UnsupportedError
+from tilec.scalar import Number, evaluate
+
+BYTES = 2
+"""The bytes of an element that comes by a bulk copy."""
+
+
+def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
+    """Why the kernel cannot take these tensors, or None: bulk copies need aligned rows of adjacent elements."""
+    for n in sizes.values():
+        if isinstance(n, int) and n >= 1 << POSITION and n in [s for v in views.values() for s in v.shape]:
+            return f"a dimension is {n:,}; positions must be below 2 ** {POSITION}"
+    for p in source.parameters:
+        if p.map is None:
+            continue
+        view = views[p.map.tensor]
+        if view.strides[p.map.feature] != 1 and view.shape[p.map.feature] > 1:
+            return f"{p.map.tensor}: the elements of a row are not adjacent"
+        if view.pointer % 16:
+            return f"{p.map.tensor}: it does not begin at a multiple of 16 bytes"
+        for k, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)):
+            if k != p.map.feature and n > 1 and (step <= 0 or step * BYTES % 16 or step * BYTES >= 1 << 40):
+                return f"{p.map.tensor}: the step of dimension {k} is {step * BYTES} bytes, no positive multiple of 16"
+    return None
+
+
+def tensor_map(m: Map_, view: View) -> Any:
+    """A tensor map as a NumPy value of 128 bytes."""
+    numpy, driver = importlib.import_module("numpy"), importlib.import_module("cuda.bindings.driver")
+    row = max(1, -(-view.shape[m.feature] * BYTES // 16) * 16)
+
+    def step(k: int) -> int:
+        return view.strides[k] * BYTES if view.shape[k] > 1 else row
+
+    others = [k for k in range(len(view.shape)) if k not in (m.feature, m.row)]
+    if m.slabs:
+        dims = [64, view.shape[m.row], m.width // 64, *(view.shape[k] for k in others)]
+        steps = [step(m.row), 128, *(step(k) for k in others)]
+        box = [64, m.rows, m.width // 64, *(1 for _ in others)]
+    else:
+        dims = [view.shape[m.feature], view.shape[m.row], *(view.shape[k] for k in others)]
+        steps = [step(m.row), *(step(k) for k in others)]
+        box = [64, m.rows, *(1 for _ in others)]
+    kinds = driver.CUtensorMapDataType
+    kind = kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 if view.dtype == "bf16" else kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
+    status, made = driver.cuTensorMapEncodeTiled(
+        kind,
+        len(dims),
+        view.pointer,
+        [wide(x) for x in dims],
+        [wide(x) for x in steps],
+        [narrow(x) for x in box],
+        [narrow(1)] * len(dims),
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if int(status):
+        raise UnsupportedError(f"the driver makes no tensor map of {m.tensor}: sizes {dims}, steps {steps} bytes, box {box}")
+    return numpy.array([int(x) for x in made.opaque], dtype=numpy.uint64).view("V128")
+
+
+def arguments(
+    source: Source, views: Mapping[str, View], sizes: Mapping[str, Number], counter: int
+) -> tuple[Any, ...]:
+    """The kernel's arguments as NumPy values. `counter`: the address of the tile counter, 0 before each launch."""
+    numpy = importlib.import_module("numpy")
+    out: list[Any] = []
+    last = ""
+    names = _c_names(source)
+    for p in source.parameters:
+        match p.kind:
+            case "map":
+                assert p.map is not None
+                out.append(tensor_map(p.map, views[p.map.tensor]))
+            case "pointer":
+                last = p.name
+                out.append(numpy.uint64(views[last].pointer))
+            case "stride":
+                out.append(numpy.int64(views[last].strides[p.dim]))
+            case "dim":
+                out.append(numpy.int32(sizes[names[p.name]]))
+            case "scalar":
+                out.append(_scalar(numpy, p, sizes[names[p.name]]))
+            case _:
+                out.append(numpy.uint64(counter))
+    return tuple(out)
+
+
+def _c_names(source: Source) -> dict[str, str]:
+    kernel = source.plan.structure.kernel
+    return {source.names[n]: n for n in (*kernel.dims, *kernel.arguments)}
+
+
+def _scalar(numpy: Any, p: Parameter, value: Number) -> Any:
+    if "float" in p.ctype:
+        return numpy.float32(value)
+    return numpy.bool_(value) if "bool" in p.ctype else numpy.int64(value)
+
+
+def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:
+    """The blocks of a launch: one per multiprocessor, or one per tile where there are fewer."""
+    s = source.plan.structure
+    tiles = 1
+    for axis, n in s.grid.axes:
+        tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)
+    return min(tiles, processors)
+
+
+class Launcher:
+    """A loaded kernel. Needs CuPy and a GPU of compute capability 9.0."""
+
+    def __init__(self, source: Source, cubin: bytes) -> None:
+        self.source = source
+        self.cupy = importlib.import_module("cupy")
+        self.module = self.cupy.cuda.function.Module()
+        self.module.load(cubin)
+        self.function = self.module.get_function(source.name)
+        driver = importlib.import_module("cupy_backends.cuda.api.driver")
+        driver.funcSetAttribute(self.function.ptr, 8, source.shared)  # the largest dynamic shared memory
+        self.counter = self.cupy.zeros(1, self.cupy.uint32)
+        self.processors = int(self.cupy.cuda.Device().attributes["MultiProcessorCount"])
+
+    def prepare(self, views: Mapping[str, View], sizes: Mapping[str, Number]) -> Any:
+        """A function without arguments that launches the kernel on these tensors, on CuPy's current stream."""
+        args = arguments(self.source, views, sizes, int(self.counter.data.ptr))
+        grid, threads = (blocks(self.source, sizes, self.processors),), (self.source.threads,)
+        shared, function = self.source.shared, self.function
+        if not grid[0]:
+            return lambda: None
+        return lambda: function(grid, threads, args, shared_mem=shared)

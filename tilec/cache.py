@@ -1,0 +1,89 @@
+"""Compiled code on disk, by the hash of what it was made from.
+
+Any number of processes may read and write at once: an entry appears whole or not at all. An entry is believed only if it
+is what was written and nobody but this user (or root) can have written it; what is damaged is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Code, and a text of the caller's (what it uses, say)."""
+
+    code: bytes
+    notes: str = ""
+
+    def pack(self) -> bytes:
+        """As bytes: a SHA-256 of the rest, the length of the notes, the notes, the code."""
+        notes = self.notes.encode()
+        rest = len(notes).to_bytes(8, "little") + notes + self.code
+        return hashlib.sha256(rest).digest() + rest
+
+    @staticmethod
+    def unpack(data: bytes) -> Entry | None:
+        """The inverse of `pack`; None where the data is not what was written."""
+        digest, rest = data[:32], data[32:]
+        if len(rest) < 8 or hashlib.sha256(rest).digest() != digest:
+            return None
+        end = 8 + int.from_bytes(rest[:8], "little")
+        return Entry(rest[end:], rest[8:end].decode())
+
+
+def directory(kind: str) -> Path:
+    """Where the entries of a kind (`cpu`, `cuda`) are kept: in `$TILEC_CACHE_DIR`, or in `~/.cache/tilec`."""
+    root = os.environ.get("TILEC_CACHE_DIR")
+    return (Path(root) if root else Path.home() / ".cache" / "tilec") / kind
+
+
+def key(*parts: object) -> str:
+    """The name of an entry: a hash of everything that the code depends on (what JSON can write)."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def cached(path: Path, build: Callable[[], Entry]) -> Entry:
+    """The entry at a path, made and written if it is not there. Where it cannot be written, nothing is kept."""
+    found = read(path)
+    if found is None:
+        found = build()
+        write(path, found)
+    return found
+
+
+def read(path: Path) -> Entry | None:
+    """An entry that is whole and our own."""
+    try:
+        with path.open("rb") as file:
+            if hasattr(os, "geteuid") and not _ours(os.fstat(file.fileno())):
+                return None
+            return Entry.unpack(file.read())
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _ours(status: os.stat_result) -> bool:
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and not shared
+
+
+def write(path: Path, entry: Entry) -> None:
+    """Writes an entry that appears whole or not at all."""
+    held = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+            held = file.name
+            file.write(entry.pack())
+        os.replace(held, path)
+    except OSError:
+        if held is not None:
+            Path(held).unlink(missing_ok=True)

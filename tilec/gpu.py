@@ -1,0 +1,65 @@
+"""Arrays on a CUDA device: PyTorch, CuPy, JAX, and whatever else speaks `__cuda_array_interface__` or DLPack."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from tilec import arrays
+from tilec.arrays import Array
+from tilec.dtypes import NUMPY_NAMES, SIZES, DType
+from tilec.errors import ArgumentError
+
+
+def view(name: str, x: Any) -> Array:
+    """The description of the array on a GPU given for the argument `name`. Raises ArgumentError for any other object."""
+    if arrays.device_of(x) != "cuda":
+        where = "in this computer's memory" if arrays.device_of(x) == "cpu" else f"on {arrays.device_of(x)!r}"
+        raise ArgumentError(
+            f"argument {name}: expected an array on a CUDA device, got {arrays.describe(x)} {where}; tilec copies no "
+            "tensor between devices: move it first"
+        )
+    library = arrays.library_of(x)
+    if library == "torch":
+        return arrays.of_torch(name, x)
+    if library == "cupy":
+        return _of_cupy(name, x, "cupy")
+    if hasattr(x, "__dlpack__"):
+        return _of_cupy(name, _cupy().from_dlpack(x), "jax" if library == "jax" else "cupy")
+    return _of_cupy(name, _cupy().asarray(x), "cupy")
+
+
+def _cupy() -> Any:
+    from tilec.backends.cuda import launch
+
+    return launch.cupy()
+
+
+def _of_cupy(name: str, x: Any, library: str) -> Array:
+    dtype = arrays.element_type(x.dtype)
+    if dtype is None:
+        raise arrays.unknown_dtype(name, str(x.dtype))
+    size = SIZES[dtype]
+    pointer = int(x.data.ptr)
+    if pointer % size or any(s % size for s in x.strides):
+        raise ArgumentError(
+            f"argument {name}: its elements do not lie at multiples of their size; pass {name}.copy()"
+        )
+    strides = tuple(s // size for s in x.strides)
+    return Array(pointer, dtype, x.shape, strides, x, library, library == "cupy", int(x.data.device_id))
+
+
+def empty(library: str, device: int, shape: Sequence[int], dtype: DType) -> Array:
+    """A new dense array of a library on a device, not initialised."""
+    if library == "torch":
+        torch = importlib.import_module("torch")
+        made = torch.empty(
+            tuple(shape), dtype=getattr(torch, NUMPY_NAMES[dtype]), device=f"cuda:{device}"
+        )
+        return arrays.of_torch("out", made)
+    c = _cupy()
+    with c.cuda.Device(device):
+        return _of_cupy("out", c.empty(tuple(shape), arrays.numpy_dtype(dtype)), library)
