@@ -82,15 +82,16 @@ def _split(b: Rewrite, inside: list[Operand], outside: list[Operand]) -> list[Op
         return list(inside)
     axes = {id(f): set(b.type_of(f).axes) for f in inside}
     first = max(inside, key=lambda f: len(axes[id(f)]))
-    rest = [f for f in inside if f is not first]
+    rest = list(inside)
+    rest.remove(first)  # a square has one factor twice
     second = max(rest, key=lambda f: (len(axes[id(f)] - axes[id(first)]), len(axes[id(f)])))
+    rest.remove(second)
     if inside.index(second) < inside.index(first):
         first, second = second, first
     sides: tuple[list[Operand], list[Operand]] = ([first], [second])
     for f in rest:
-        if f is not first and f is not second:
-            near = [s for s in sides if axes[id(f)] <= axes[id(s[0])]]
-            (near[0] if near else sides[0]).append(f)
+        near = [s for s in sides if axes[id(f)] <= axes[id(s[0])]]
+        (near[0] if near else sides[0]).append(f)
     for f in list(outside):
         own = set(b.type_of(f).axes)
         side = next(

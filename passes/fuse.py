@@ -12,8 +12,9 @@ exists in HBM.
 A group is made for each *root*: an output or a cut. Its grid is what its outermost reductions have in common,
 less the axes that only a loaded operand of a contraction brings in (the columns of V): these stay whole in a
 tile, so that the scores are made once. A reduction inside that lacks a grid axis would be made again for every
-tile along it; it is a cut. So is one that itself needs several passes over its axis. Roots of one grid share a
-group where no path leaves it and comes back.
+tile along it; it is a cut, unless it has a value for each pair of a row and a streamed position: that would be
+as large as the scores. A reduction that itself needs several passes over its axis is a cut, too. Roots of one
+grid share a group where no path leaves it and comes back.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tilec.ir import (
     Contract,
     Group,
     Kernel,
+    Load,
     Map,
     Op,
     Reduce,
@@ -118,12 +120,19 @@ class _Graph:
     def features(self, x: str) -> frozenset[str]:
         """Axes of a contraction that only its loaded side has, where the other side is computed."""
         op = self.defs[x]
-        if not isinstance(op, Contract) or not (isinstance(op.x, str) and isinstance(op.y, str)):
+        if not isinstance(op, Contract):
             return frozenset()
-        left, right = self.axes(op.x), self.axes(op.y)
+        loaded = self._loaded_side(op)
+        other = op.x if loaded == self.axes(str(op.y)) else op.y
+        return loaded - self.axes(str(other))
+
+    def _loaded_side(self, op: Contract) -> frozenset[str]:
+        """The axes of the operand of a contraction that is not computed, where the other one is; else none."""
+        if not (isinstance(op.x, str) and isinstance(op.y, str)):
+            return frozenset()
         if self.is_computed(op.x):
-            return right - left
-        return left - right if self.is_computed(op.y) else frozenset()
+            return self.axes(op.y)
+        return self.axes(op.x) if self.is_computed(op.y) else frozenset()
 
     def needs_passes(self, x: str) -> bool:
         """Whether a reduction depends on another one over the same axis of values that are reductions themselves."""
@@ -165,8 +174,10 @@ class _Graph:
         grid = self._grid(name, cuts)
         while True:
             inside = self.inside(name, cuts)
-            streams = {frozenset(self._over(r)) for r in self.outermost(name, cuts)}
-            new = {r for r in inside if r != name and self._is_cut(r, grid, streams)}
+            outer = self.outermost(name, cuts)
+            streams = {frozenset(self._over(r)) for r in outer}
+            rows = grid - self._beside(outer, inside, frozenset[str]().union(*streams))
+            new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams)}
             if not new:
                 return _Root(
                     name,
@@ -197,12 +208,27 @@ class _Graph:
         )
         return self._grid(name, cuts) if name not in outer else self.axes(name)
 
-    def _is_cut(self, r: str, grid: frozenset[str], streams: set[frozenset[str]]) -> bool:
+    def _beside(
+        self, outer: list[str], inside: set[str], streamed: frozenset[str]
+    ) -> frozenset[str]:
+        """The axes of what is streamed past a tile: of the loaded operand of a contraction, else of the largest load."""
+        for r in outer:
+            op = self.defs[r]
+            if isinstance(op, Contract) and (found := self._loaded_side(op)):
+                return found
+        loads = [x for x in inside if isinstance(self.defs[x], Load) and streamed & self.axes(x)]
+        return max((self.axes(x) for x in loads), key=len, default=frozenset[str]())
+
+    def _is_cut(
+        self, r: str, grid: frozenset[str], rows: frozenset[str], streams: set[frozenset[str]]
+    ) -> bool:
         op = self.reduction(r)
         if op is None:
             return False
-        if not grid <= self.axes(r):
-            return True
+        if not grid <= self.axes(
+            r
+        ):  # a value for each pair of a row and a streamed position stays on chip, all the same
+            return not (rows & self.axes(r) and any(s & self.axes(r) for s in streams))
         return frozenset(op.over) not in streams and self.needs_passes(r)
 
     def _reached(self, inside: set[str], cuts: set[str]) -> frozenset[str]:

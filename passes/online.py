@@ -97,8 +97,13 @@ class _Stream(Builder):
             for y in names_in(self.yields)
             for r in self._outermost(y)
         }
+        streamed = frozenset[str]().union(*streams)
         for name, op in self.defs.items():
-            if isinstance(op, (Reduce, Contract)) and frozenset(op.over) in streams:
+            if not isinstance(op, (Reduce, Contract)) or frozenset(op.over) not in streams:
+                continue
+            if not streamed & set(
+                self.old_types[name].axes
+            ):  # else it belongs to the body of another loop
                 self._place(name, op)
 
     def reduction(self, name: str) -> Reduction:

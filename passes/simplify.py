@@ -123,10 +123,12 @@ def _identity(b: Rewrite, op: Map) -> Operand | None:
             return x if c else y
         case ("select", (_, x, y)) if x == y and type(x) is type(y):
             return x
-        case ("and", (x, y)) | ("and", (y, x)) if y is True or x == y:
+        case ("and" | "or", (x, y)) if x == y and type(x) is type(y):
             return x
-        case ("or", (x, y)) | ("or", (y, x)) if y is False or x == y:
-            return x
+        case ("and", (x, y)) if x is True or y is True:
+            return y if x is True else x
+        case ("or", (x, y)) if x is False or y is False:
+            return y if x is False else x
         case ("and", (x, y)) if x is False or y is False:
             return False
         case ("or", (x, y)) if x is True or y is True:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tilec.dataflow import definitions
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import (
     Body,
@@ -25,6 +26,7 @@ from tilec.ir import (
     Group,
     Kernel,
     Load,
+    Map,
     Op,
     Operand,
     Reduce,
@@ -104,16 +106,46 @@ def _windowed(kernel: Kernel) -> Iterator[str]:
 # ---- extents
 
 
-def grid_extents(group: Group, options: Options, rows: int) -> dict[str, int]:
-    """The tile's extent along each axis of a group's grid: `rows` for the axis with most reuse, 1 for the others."""
+def grid_extents(
+    group: Group, options: Options, rows: int, found: Mapping[str, int]
+) -> dict[str, int]:
+    """The tile's extent along each axis of a group's grid: `rows` for the axis with most reuse, 1 for the others.
+
+    An axis with blocks (`found`) has tiles of their length at most.
+    """
     out = dict.fromkeys(group.axes, 1)
     streams = [op for op in walk(group.body) if isinstance(op, For)]
     if group.axes:
         if any(isinstance(op, (For, Contract, Reduce)) for op in walk(group.body)):
-            out[_row_axis(group, streams)] = rows
+            axis = _row_axis(group, streams)
+            out[axis] = min(rows, found.get(axis, rows))
         else:
             out[group.axes[-1]] = options.target.elements
     return out | {a: n for a, n in options.extents.items() if a in out}
+
+
+BLOCKS = (32, 64)
+"""Lengths of blocks that a tile may follow; shorter ones are left inside a tile."""
+
+
+def blocks(kernel: Kernel) -> dict[str, int]:
+    """The length of the blocks by which data is looked up along an axis: 64 for `map[i // 64, j // 64]`.
+
+    A tile of that length is empty or full as the block is. A scalar argument counts with its default.
+    """
+    defs = definitions(tuple(walk(kernel.body)))
+    out: dict[str, int] = {}
+    for op in walk(kernel.body):
+        for x in op.index if isinstance(op, Load) else ():
+            match defs.get(x) if isinstance(x, str) else None:
+                case Map(fn="floordiv", args=(str() as axis, n)) if axis in kernel.extents:
+                    named = isinstance(n, str) and n in kernel.arguments
+                    length = kernel.arguments[str(n)].default if named else n
+                    if isinstance(length, int) and length in BLOCKS:
+                        out[axis] = min(length, out.get(axis, length))
+                case _:
+                    pass
+    return out
 
 
 def _row_axis(group: Group, streams: list[For]) -> str:
@@ -135,7 +167,7 @@ def _row_axis(group: Group, streams: list[For]) -> str:
 
 @dataclass
 class _Region:
-    """A region being written: the axis whose window it moves (None: the grid's), its ops, the tiles loaded in it."""
+    """A region being written: the axis whose window it moves, if any, its ops, and the tiles made for its windows."""
 
     axis: str | None
     ops: list[Op]
@@ -147,6 +179,7 @@ class _Tiler:
         self.source, self.options = source, options
         self.rows, self.columns = rows, columns
         self.taken = used_names(source)
+        self.blocks = blocks(source)
         self.results: dict[str, Value] = {
             v.name: v for op in source.body if isinstance(op, Group) for v in op.results
         }
@@ -163,6 +196,7 @@ class _Tiler:
         )
         self.shared = {x for x in inner if isinstance(x, str)} & set(self.results)
         self.regions: list[_Region] = []
+        self.made: dict[str, tuple[Op, int]] = {}
 
     def kernel(self) -> Kernel:
         body: list[Op] = []
@@ -189,14 +223,14 @@ class _Tiler:
         return [
             Grid(
                 (),
-                axes=tuple(grid_extents(group, self.options, self.rows).items()),
+                axes=tuple(grid_extents(group, self.options, self.rows, self.blocks).items()),
                 body=(op,),
                 span=op.span,
             )
         ]
 
     def grid(self, group: Group) -> Grid:
-        extents = grid_extents(group, self.options, self.rows)
+        extents = grid_extents(group, self.options, self.rows, self.blocks)
         region = _Region(None, [], {})
         self.regions = [region]
         self.body(group.body, extents)
@@ -216,6 +250,7 @@ class _Tiler:
                 new = self.loop(op, tiles)
             else:
                 new = self.operation(op, tiles)
+                self.made.update((v.name, (op, len(self.regions) - 1)) for v in op.results)
             region.ops.append(new)
 
     def operation(self, op: Op, tiles: Mapping[str, int]) -> Op:
@@ -240,7 +275,7 @@ class _Tiler:
             args=tuple(_sized(v, tiles) for v in op.args),
             init=tuple(self.operand(x, tiles) for x in op.init),
             tile=extent,
-            body=self.region(op.body, op.axis, inside),
+            body=self.region(op.body, None if extent is None else op.axis, inside),
         )
 
     def stream_extent(self, op: For) -> int | None:
@@ -249,20 +284,32 @@ class _Tiler:
             return self.options.extents[op.axis]
         if any(isinstance(x, For) and x.axis != op.axis for x in walk(op.body)):
             return 1
+        columns = min(self.columns, self.blocks.get(op.axis, self.columns))
         extent = self.source.extents[op.axis]
-        return None if isinstance(extent, int) and extent <= self.columns else self.columns
+        return None if isinstance(extent, int) and extent <= columns else columns
 
     def operand(self, x: Operand, tiles: Mapping[str, int]) -> Operand:
-        """An operand; a result of another group is loaded, as far out as its axes have their windows."""
-        if not isinstance(x, str) or x not in self.results:
+        """An operand as it is in the present windows.
+
+        A result of another group is loaded, as far out as its axes have their windows; a value that was made for a
+        whole axis outside the loop over that axis is made again inside, for the window.
+        """
+        if not isinstance(x, str) or not (x in self.results or x in self.made):
             return x
-        type = self.results[x].type
+        op, home = self.made.get(x, (None, -1))
+        type = self.results[x].type if op is None else op.result.type
         depth = max((n for n, r in enumerate(self.regions) if r.axis in type.axes), default=0)
         region = self.regions[depth]
+        if depth <= home:
+            return x
         if x not in region.loaded:
             name = fresh(x, self.taken)
-            value = _sized(Value(name, replace(type, space=None)), tiles)
-            region.ops.append(Load((value,), x, type.axes))
+            if op is None:
+                value = _sized(Value(name, replace(type, space=None)), tiles)
+                region.ops.append(Load((value,), x, type.axes))
+            else:
+                again = self.operation(op, tiles)
+                region.ops.append(replace(again, results=(replace(again.result, name=name),)))
             region.loaded[x] = name
         return region.loaded[x]
 

@@ -246,7 +246,10 @@ def test_wrong_usage_is_status_2(tile, argv):
         (["run", "causal.tile", "--schedule", "stages=2"], ["stages"]),
         (["ir", "causal.tile", "--html", "x.html"], ["not", "--all"]),
         (["ir", "causal.tile", "--dot"], ["not", "--all"]),
-        (["emit", "causal.tile", "--to", "cuda", "--schedule", "emitter=x"], ["schedule", "target"]),
+        (
+            ["emit", "causal.tile", "--to", "cuda", "--schedule", "emitter=x"],
+            ["schedule", "target"],
+        ),
         (["traffic", "causal.tile", "--measure"], ["yet", "ir --bytes"]),
         (["tune", "causal.tile"], ["yet", "--tile"]),
         (["bench", "causal.tile"], ["yet", "tilec run"]),

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tilec
-from tests.test_differential import difference
-from tilec import pipeline
+from tests.test_differential import by_name, difference
 from tilec.backends.reference.interpreter import run
 from tilec.kernel import Kernel
 from tilec.reader import read
@@ -83,7 +81,5 @@ def test_fusion_keeps_the_scores_out_of_hbm() -> None:
     }
     matrix = 4 * 4096 * 4096
     assert stated["lower"] > 6 * matrix
-    assert stated["fuse"] == 4 * 4 * 4096 * 64
-    assert stated["place"] < matrix
-    assert pipeline.TENSOR[0] in stated
-    assert np.isfinite(stated["place"])
+    assert stated["fuse"] == 4 * 6 * 4096 * 64  # Q, K, V in, the result out and stored
+    assert stated["place"] < matrix / 2

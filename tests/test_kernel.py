@@ -305,8 +305,8 @@ def test_gradients_and_tuning_say_that_they_are_not_there():
         kernel.grad()
     with pytest.raises(tilec.UnsupportedError, match="tile"):
         kernel.tune(*inputs())
-    with pytest.raises(tilec.UnsupportedError, match="'llvm' and 'asm'"):
-        kernel.source("ptx")
+    with pytest.raises(tilec.UnsupportedError, match="'f77'.*llvm"):
+        kernel.source("f77")
 
 
 # ---- looking into it

@@ -164,7 +164,8 @@ def test_editable_install_finds_the_folders(checkout, tmp_path):
     code = (
         f"import sys, site; sys.path = [p for p in sys.path if p not in ('', {str(ROOT)!r})];"
         "sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)];"
-        f"site.addsitedir({str(site)!r}); import tilec.passes.expand as p, tilec;"
+        "[sys.modules.pop(m) for m in [*sys.modules] if m.startswith('__editable__')];"
+        f"sys.path.insert(0, {str(site)!r}); site.addsitedir({str(site)!r}); import tilec.passes.expand as p, tilec;"
         f"print(p.__file__, tilec.compile({PROGRAM!r}).name)"
     )
     found = python(code, PYTHONPATH="").split()

@@ -17,7 +17,11 @@ from tilec.errors import ArgumentError
 def view(name: str, x: Any) -> Array:
     """The description of the array on a GPU given for the argument `name`. Raises ArgumentError for any other object."""
     if arrays.device_of(x) != "cuda":
-        where = "in this computer's memory" if arrays.device_of(x) == "cpu" else f"on {arrays.device_of(x)!r}"
+        where = (
+            "in this computer's memory"
+            if arrays.device_of(x) == "cpu"
+            else f"on {arrays.device_of(x)!r}"
+        )
         raise ArgumentError(
             f"argument {name}: expected an array on a CUDA device, got {arrays.describe(x)} {where}; tilec copies no "
             "tensor between devices: move it first"
@@ -49,7 +53,9 @@ def _of_cupy(name: str, x: Any, library: str) -> Array:
             f"argument {name}: its elements do not lie at multiples of their size; pass {name}.copy()"
         )
     strides = tuple(s // size for s in x.strides)
-    return Array(pointer, dtype, x.shape, strides, x, library, library == "cupy", int(x.data.device_id))
+    return Array(
+        pointer, dtype, x.shape, strides, x, library, library == "cupy", int(x.data.device_id)
+    )
 
 
 def empty(library: str, device: int, shape: Sequence[int], dtype: DType) -> Array:

@@ -297,9 +297,9 @@ def _simpler(fn: str, args: tuple[Operand, ...]) -> Operand | None:
             return a
         case "div", (a, b) if _one(b):
             return a
-        case ("div" | "neg"), (a, *_) if _zero(a):
+        case (("div" | "neg"), (a, *_)) if _zero(a):
             return 0.0
-        case ("exp" | "exp2"), (a,) if _zero(a):
+        case (("exp" | "exp2"), (a,)) if _zero(a):
             return 1.0
         case _:
             return None

@@ -80,10 +80,11 @@ class Summaries:
     def _make(self, fns: Pair, x: str, axis: str, tile: int, values: Values) -> Summary | None:
         known, tiles = values.definitions, values.emit.tiles
         needed = self._positions(x, known)
-        if needed is None or any(
-            tiles.get(a, 1) != 1 and a in values.windows for a in needed - {axis}
-        ):
+        if needed is None or any(a in values.windows for a in needed - {axis}):
             return None
+        outer = {a for a in needed if tiles.get(a) == 1}
+        if outer and not self._looks_up(x, known, outer | {axis}):
+            return None  # more windows than there is data: the loop's own tests cost less
         window, inner = self._axes(axis, tile)
         kernel = self.kernel
         grid = tuple(a.name for a in kernel.axes if a.name in needed and tiles.get(a.name) == 1)
@@ -96,7 +97,7 @@ class Summaries:
         buffers, stores = list[Buffer](), list[Store]()
         for fn in fns:
             counted = emit.fn("select", inside, value, _neutral(fn, emit.type_of(value)))
-            result = emit.reduce(fn, counted, over=(inner,))
+            result = emit.over(fn, counted, (inner,))
             t = emit.type_of(result)
             index = (*grid, window, *t.axes)
             buffer = Value(fresh(f"{x}_{fn}", self.taken), Type(t.dtype, index, (), "hbm"))
@@ -116,6 +117,14 @@ class Summaries:
             self.axes += [Axis(names[0], count), Axis(names[1], tile)]
             self.windows[axis, tile] = names
         return self.windows[axis, tile]
+
+    def _looks_up(self, x: Operand, known: Mapping[str, Op], axes: set[str]) -> bool:
+        """Whether some look-up in a value goes along all of the axes: then it has no more entries than there is data."""
+        if not isinstance(x, str) or x in self.top or x not in known:
+            return False
+        if isinstance(known[x], Load) and axes <= (self._positions(x, known) or set()):
+            return True
+        return any(self._looks_up(y, known, axes) for y in operands(known[x]))
 
     def _positions(self, x: Operand, known: Mapping[str, Op]) -> set[str] | None:
         """The axes whose positions a value is made of; None if it cannot be computed anew from those."""

@@ -226,7 +226,7 @@ class Evaluator:
     def lay(self, tile: Tile, p: Point) -> tuple[Any, ...] | None:
         """Offsets (i64 vectors) of a point's parts in a tile; None where each part is consecutive or one element."""
         v = p.vector
-        if v not in tile.axes or v is None or v == tile.lane or tile.strides[v] == 1:
+        if v is None or v not in tile.axes or v == tile.lane or tile.strides[v] == 1:
             return None
         return tuple(tile.offset(self.e, {**p.at, v: x}, v) for x in self.clamped(v, p))
 

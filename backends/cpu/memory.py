@@ -132,7 +132,7 @@ class Memory:
         n = max((len(x.value.parts) for x in index), default=1)
         wide = [e.convert(value.part(part), kind_for(dtype, self.float)) for part in range(n)]
         if kind(dtype) == "float":
-            self._look(wide)
+            self.look(wide)
         narrow = [storage.narrow(e, x, dtype) for x in wide]
         if near is None:
             self._scatter(tensor, index, narrow)
@@ -157,7 +157,7 @@ class Memory:
             else:
                 e.write(x, base, offset)
 
-    def _look(self, parts: Sequence[Any]) -> None:
+    def look(self, parts: Sequence[Any]) -> None:
         """Remembers whether a stored value is NaN."""
         if self.found is None:
             return

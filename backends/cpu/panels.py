@@ -11,17 +11,23 @@ from typing import Any
 from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.plan import Segment, Stage
 from tilec.backends.cpu.points import Point, Val
+from tilec.backends.cpu.rows import Rows
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.trim import Bound
-from tilec.backends.cpu.vector import lanes_of
+import os
+LOC=int(os.environ.get('LOC','2'))
+from tilec.backends.cpu.vector import lanes_of, BYTES, VOID, constant
 from tilec.ir import Load
 
 
 class Panels:
-    """Runs plans. While a panel runs, the window of the streamed axis is cut to what the panel's lanes need."""
+    """Runs plans. While a panel runs, the window of the streamed axis is cut to what the panel's lanes need.
 
-    def __init__(self, nests: Nests) -> None:
-        self.nests, self.ev, self.e = nests, nests.ev, nests.e
+    `transpose`: rows in memory may be transposed in registers, which is faster and more code.
+    """
+
+    def __init__(self, nests: Nests, transpose: bool) -> None:
+        self.nests, self.ev, self.e, self.transpose = nests, nests.ev, nests.e, transpose
         self.lane, self.vectors = nests.lane, nests.vectors
 
     def run(self, plan: Segment, axis: str | None, found: Sequence[Bound]) -> None:
@@ -44,10 +50,43 @@ class Panels:
         def body(i: Any, _: list[Any]) -> None:
             with self.ev.scope(), self.trimmed(lane, i, axis, found):
                 for stage in stages:
-                    self.nests.emit(stage, i)
+                    self.stage(lane, stage, i)
 
         width = self.vectors * self.e.lanes
         self.e.loop(0, self.ev.window(lane).count, width, [], body, name="panel")
+
+    def stage(self, lane: str, stage: Stage, panel: Any) -> None:
+        """One stage on a panel. Where it only loads or stores a tensor's rows, those are transposed in registers."""
+        rows, point = Rows(self.ev, lane), Point({lane: panel}, lane, self.vectors)
+        name = stage.kept[0] if len(stage.kept) == 1 else ""
+        op, tile = self.ev.defs.get(name), self.ev.held.get(name)
+        calm = self.transpose and not stage.reduces and stage.root is None
+        if calm and not stage.stores and isinstance(op, Load) and isinstance(tile, Tile):
+            axis = rows.axis(op)
+            if axis is not None:
+                self.rows(
+                    stage, panel, rows.condition(op, axis), lambda: rows.load(op, axis, tile, point)
+                )
+                return
+        if calm and not stage.kept and len(stage.stores) == 1:
+            store = stage.stores[0]
+            axis = rows.axis(store)
+            if axis is not None:
+                self.rows(
+                    stage,
+                    panel,
+                    rows.condition(store, axis),
+                    lambda: rows.store(store, axis, point),
+                )
+                return
+        self.nests.emit(stage, panel)
+
+    def rows(self, stage: Stage, panel: Any, condition: Any, body: Callable[[], None]) -> None:
+        def fast() -> None:
+            with self.ev.scope():
+                body()
+
+        self.e.branch(condition, fast, lambda: self.nests.emit(stage, panel), name="rows")
 
     @contextmanager
     def trimmed(
@@ -93,6 +132,17 @@ class Panels:
         else:
             self.nests.emit(stage, None)
 
+    def announce(self, tile: Tile, address: Any) -> None:
+        """Prefetches a block in order."""
+        e = self.e
+        size = BYTES[tile.kind]
+        rows = e.mul(self.ev.window(tile.axes[0]).count, tile.strides[tile.axes[0]] * size)
+
+        def line(i: Any, _: list[Any]) -> None:
+            e.call_function("llvm.prefetch.p0", VOID, e.at(address, i, 1), constant("i32", 0), constant("i32", LOC), constant("i32", 1))
+
+        e.loop(0, rows, 64, [], line, name="prefetch")
+
     def block(self, stage: Stage, name: str, op: Load, tile: Tile) -> None:
         """A block of a tensor: it stays in memory where it lies as it would in scratch."""
         there = self.ev.dense(op, tile)
@@ -100,10 +150,13 @@ class Panels:
             self.nests.emit(stage, None)
             return
         condition, address = there
+        def there_is() -> list[Any]:
+            self.announce(tile, address)
+            return [address]
 
         def copy() -> list[Any]:
             self.nests.emit(stage, None)
             return [tile.base]
 
-        (base,) = self.e.branch(condition, lambda: [address], copy, name="copy")
+        (base,) = self.e.branch(condition, there_is, copy, name="copy")
         self.ev.held[name] = replace(tile, base=base)

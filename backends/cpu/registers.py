@@ -113,7 +113,7 @@ def _stretches(e: Emit, begin: Any, end: Any) -> Iterator[tuple[Any, Any, int]]:
 
 
 def row_tiles(n: int, most: int) -> list[tuple[int, int, int]]:
-    """n rows as (first, rows of a tile, tiles): of 4 rows at least where n allows, as short tiles starve the units."""
+    """n rows as (first, rows of a tile, tiles); no tile is much shorter than others, as short ones starve the units."""
     if n <= most:
         return [(0, n, 1)] if n else []
     tiles, rest = divmod(n, most)

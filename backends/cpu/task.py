@@ -57,7 +57,7 @@ class Task:
             x for op in walk(self.kernel.body) for x in operands(op) if isinstance(x, str)
         )
         self.nests = Nests(self.ev, self.lane, VECTORS)
-        self.panels = Panels(self.nests)
+        self.panels = Panels(self.nests, transpose=not exact)
 
     def emit(self) -> int:
         """Emits it; gives the bytes of scratch that it needs."""

@@ -8,7 +8,19 @@ from tilec.errors import ArgumentError, UnsupportedError
 
 OLDEST = 80
 KIB = 1 << 10
-SHARED = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 101: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+SHARED = {
+    80: 163,
+    86: 99,
+    87: 163,
+    89: 99,
+    90: 227,
+    100: 227,
+    101: 227,
+    103: 227,
+    110: 227,
+    120: 99,
+    121: 99,
+}
 """KiB of shared memory that a block may ask for, by compute capability."""
 WITH_FEATURES = frozenset({90, 100, 101, 103, 110, 120, 121})
 """Architectures whose own features need the suffix `a`."""
@@ -20,9 +32,13 @@ def parse(target: str) -> str | None:
         return None
     found = re.fullmatch(r"cuda:(sm_(\d+)a?)", target)
     if not found:
-        raise ArgumentError(f"no target is called {target!r}; expected cuda, cuda:sm_90a, cuda:sm_80 or another cuda:sm_NN")
+        raise ArgumentError(
+            f"no target is called {target!r}; expected cuda, cuda:sm_90a, cuda:sm_80 or another cuda:sm_NN"
+        )
     if int(found.group(2)) < OLDEST:
-        raise UnsupportedError(f"target {target}: the oldest architecture that tilec makes code for is sm_{OLDEST}")
+        raise UnsupportedError(
+            f"target {target}: the oldest architecture that tilec makes code for is sm_{OLDEST}"
+        )
     return found.group(1)
 
 
@@ -42,6 +58,11 @@ def runs_on(arch: str, number: int) -> bool:
     if arch.endswith("a"):
         return own == number
     return own // 10 == number // 10 and own <= number
+
+
+def translates_to(arch: str, number: int) -> bool:
+    """Whether the driver can translate PTX for an architecture to the code of a device."""
+    return not arch.endswith("a") and capability(arch) <= number
 
 
 def shared_limit(arch: str) -> int:

@@ -25,7 +25,9 @@ class View(Protocol):
     def strides(self) -> tuple[int, ...]: ...
 
 
-def sizes(kernel: Kernel, tensors: Mapping[str, View], scalars: Mapping[str, Number]) -> dict[str, Number]:
+def sizes(
+    kernel: Kernel, tensors: Mapping[str, View], scalars: Mapping[str, Number]
+) -> dict[str, Number]:
     """Dimensions and scalar arguments by name."""
     out: dict[str, Number] = dict(scalars)
     for name, t in kernel.tensors.items():
@@ -38,12 +40,15 @@ def sizes(kernel: Kernel, tensors: Mapping[str, View], scalars: Mapping[str, Num
     return out
 
 
-def buffers(kernel: Kernel, known: Mapping[str, Number]) -> dict[str, tuple[DType, tuple[int, ...]]]:
+def buffers(
+    kernel: Kernel, known: Mapping[str, Number]
+) -> dict[str, tuple[DType, tuple[int, ...]]]:
     """The element type and shape of each intermediate tensor."""
     found = [op.result for op in kernel.body if isinstance(op, Buffer)]
     extents = kernel.extents
     return {
-        v.name: (v.type.dtype, tuple(int(evaluate(extents[a], known)) for a in v.type.axes)) for v in found
+        v.name: (v.type.dtype, tuple(int(evaluate(extents[a], known)) for a in v.type.axes))
+        for v in found
     }
 
 

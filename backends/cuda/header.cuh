@@ -184,13 +184,29 @@ template <class T> DEVICE T abs(T x) { return x < T(0) ? -x : x; }
 DEVICE float abs(float x) { return fabsf(x); }
 DEVICE double abs(double x) { return fabs(x); }
 
-#ifdef TILEC_HOST
-static i64 wide_quotient(i64 x, i64 y) { return x / y; }
-static i64 wide_remainder(i64 x, i64 y) { return x % y; }
-#else
-static __device__ __noinline__ i64 wide_quotient(i64 x, i64 y) { return x / y; }
-static __device__ __noinline__ i64 wide_remainder(i64 x, i64 y) { return x % y; }
-#endif
+// of positive numbers, bit by bit: rare, and short enough to lie in line, where a call would cost registers
+DEVICE u64 long_division(u64 x, u64 y, u64& rest) {
+  u64 q = 0, r = 0;
+  ROLLED for (int bit = 63; bit >= 0; --bit) {
+    const bool carry = r >> 63;
+    r = r << 1 | (x >> bit & 1);
+    q <<= 1;
+    if (carry || r >= y) r -= y, q |= 1;
+  }
+  rest = r;
+  return q;
+}
+DEVICE u64 magnitude(i64 x) { return x < 0 ? 0 - (u64)x : (u64)x; }
+DEVICE i64 wide_quotient(i64 x, i64 y) {
+  u64 rest;
+  const u64 q = long_division(magnitude(x), magnitude(y), rest);
+  return (i64)((x < 0) != (y < 0) ? 0 - q : q);
+}
+DEVICE i64 wide_remainder(i64 x, i64 y) {
+  u64 rest;
+  long_division(magnitude(x), magnitude(y), rest);
+  return (i64)(x < 0 ? 0 - rest : rest);
+}
 DEVICE bool narrow(i64 x, i64 y) { return (((u64)x | (u64)y) >> 32) == 0; }
 // of integers, 32 bits wide where they fit: the GPU divides wider ones slowly
 DEVICE i64 floordiv(i64 x, i64 y) {
@@ -267,6 +283,81 @@ DEVICE double uniform(i64 seed, i64 w0 = 0, i64 w1 = 0, i64 w2 = 0, i64 w3 = 0) 
   }
   return (float)(c0 >> 8) * float_of(0x33800000u);
 }
+
+// a narrow float that may be an absent zero: what merely underflows is a positive zero
+template <class T> DEVICE void store_marked(T* to, float x) {
+  store(to, x);
+  if ((u16)(to->bits << 1) == 0 && !gone(x)) to->bits = 0;
+}
+
+// ---- products of tiles in shared memory, by the 32 lanes of a warp
+//
+// acc[m][n] holds, as mma.m16n8 has it, elements of the rows 16 m + lane / 4 (+ 8) and the columns 8 n + 2 (lane % 4) (+ 1).
+// `a` is [row][depth] with `lda` elements from row to row, or [depth][row] (AT); `b` is [column][depth], or [depth][column] (BT).
+
+DEVICE int row_of(int lane, int m, int v) { return 16 * m + lane / 4 + 8 * (v / 2); }
+DEVICE int column_of(int lane, int n, int v) { return 8 * n + 2 * (lane % 4) + v % 2; }
+
+// one product after the other; `X`, `Y`: which factors may be absent zeros
+template <bool X, bool Y, class T, int M, int N, bool AT, bool BT>
+DEVICE void products_exact(float (&acc)[M][N][4], const T* a, int lda, const T* b, int ldb, int depth, int lane) {
+  ROLLED for (int k = 0; k < depth; ++k) {
+    UNROLL for (int m = 0; m < M; ++m) UNROLL for (int n = 0; n < N; ++n) UNROLL for (int v = 0; v < 4; ++v) {
+      const int row = row_of(lane, m, v), column = column_of(lane, n, v);
+      const float x = widen(a[AT ? k * lda + row : row * lda + k]), y = widen(b[BT ? k * ldb + column : column * ldb + k]);
+      acc[m][n][v] = fma_absent<X, Y>(x, y, acc[m][n][v]);
+    }
+  }
+}
+
+#ifndef TILEC_HOST
+template <bool T> DEVICE void ldmatrix(u32 (&r)[4], u32 at) {
+  if (T) asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  else asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+DEVICE void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, f16) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+DEVICE void mma(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1, bf16) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#endif
+
+// `depth`: a multiple of 16; N: even
+template <class T, int M, int N, bool AT, bool BT>
+DEVICE void products(float (&acc)[M][N][4], const T* a, int lda, const T* b, int ldb, int depth, int lane) {
+#ifdef TILEC_HOST
+  products_exact<false, false, T, M, N, AT, BT>(acc, a, lda, b, ldb, depth, lane);
+#else
+  const int r = lane % 8, low = lane / 8 % 2 * 8, high = lane / 16 * 8;
+  const int a0 = AT ? (high + r) * lda + low : (low + r) * lda + high;
+  const int b0 = BT ? (low + r) * ldb + high : (high + r) * ldb + low;
+  const u32 as = (u32)__cvta_generic_to_shared(a + a0), bs = (u32)__cvta_generic_to_shared(b + b0);
+  _Pragma("unroll 2") for (int k = 0; k < depth; k += 16) {
+    u32 x[M][4];
+    UNROLL for (int m = 0; m < M; ++m) ldmatrix<AT>(x[m], as + 2 * (AT ? k * lda + 16 * m : 16 * m * lda + k));
+    UNROLL for (int n = 0; n < N; n += 2) {
+      u32 y[4];
+      ldmatrix<BT>(y, bs + 2 * (BT ? k * ldb + 8 * n : 8 * n * ldb + k));
+      UNROLL for (int m = 0; m < M; ++m) {
+        mma(acc[m][n], x[m], y[0], y[1], T());
+        mma(acc[m][n + 1], x[m], y[2], y[3], T());
+      }
+    }
+  }
+#endif
+}
+
+// whether rows of a tensor can be read 16 bytes at a time: the last dimension is dense, and all else is aligned
+template <class... S> DEVICE bool in_pieces(const void* base, int size, i64 last, S... strides) {
+  u64 all = (u64)base;
+  const i64 each[] = {0, strides...};
+  for (i64 s : each) all |= (u64)(s * size);
+  return last == 1 && all % 16 == 0;
+}
+struct alignas(16) Piece { u32 words[4]; };
 
 // whether an index is in range
 DEVICE bool inside(i64 x, i64 n) { return (u64)x < (u64)n; }

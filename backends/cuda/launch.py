@@ -29,8 +29,12 @@ def cupy() -> Any:
         ) from e
     try:
         count = int(module.cuda.runtime.getDeviceCount())
-    except Exception as e:  # CuPy raises an error of its own, which is not known before it is imported
-        raise UnsupportedError(f"target cuda: no GPU can be used here ({e}); what works is target='cpu'") from e
+    except (
+        Exception
+    ) as e:  # CuPy raises an error of its own, which is not known before it is imported
+        raise UnsupportedError(
+            f"target cuda: no GPU can be used here ({e}); what works is target='cpu'"
+        ) from e
     if not count:
         raise UnsupportedError("target cuda: there is no GPU here; what works is target='cpu'")
     return module
@@ -102,12 +106,12 @@ class Kernel:
             ) from e
 
 
-def load(cubin: bytes, functions: Sequence[tuple[str, int, int]]) -> list[Kernel]:
-    """The kernels of a cubin, on the current device: `(name, threads, bytes of dynamic shared memory)` each."""
+def load(image: bytes, functions: Sequence[tuple[str, int, int]]) -> list[Kernel]:
+    """The kernels of a cubin (or of PTX text), on the current device: `(name, threads, bytes of dynamic shared memory)` each."""
     c = cupy()
     driver = importlib.import_module("cupy_backends.cuda.api.driver")
     module = c.cuda.function.Module()
-    module.load(cubin)
+    module.load(image)
     out: list[Kernel] = []
     for name, threads, shared in functions:
         function = module.get_function(name)

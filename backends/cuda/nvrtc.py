@@ -110,7 +110,9 @@ def _build(source: str, flags: Sequence[str]) -> tuple[Any, str]:
         api.nvrtcDestroyProgram(program)
         if "invalid value for --gpu-architecture" in log:
             known = ", ".join(f"sm_{n}" for n in architectures() if n >= 80)
-            raise UnsupportedError(f"target cuda: {flags[0]} is unknown to NVRTC {version()}; it knows {known}")
+            raise UnsupportedError(
+                f"target cuda: {flags[0]} is unknown to NVRTC {version()}; it knows {known}"
+            )
         raise CompilerBug(f"NVRTC refuses the generated code:\n{located(source, log)}")
     return program, log
 
@@ -184,7 +186,9 @@ def sass(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        done = subprocess.run([tool, *flags, str(path)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [tool, *flags, str(path)], capture_output=True, text=True, check=False
+        )
     if done.returncode:
         raise UnsupportedError(f"emit: {tool} cannot read the cubin: {done.stderr.strip()}")
     return done.stdout

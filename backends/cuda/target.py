@@ -28,6 +28,8 @@ MOST_BLOCKS = 1 << 30
 RESIDENT = 4
 """Blocks per multiprocessor where each needs a workspace of its own."""
 ALIGN = 256
+TEMPLATES = 256
+"""How many different calls (shapes, strides, scalars) a kernel remembers."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def chosen(schedule: Mapping[str, object]) -> str:
             raise ArgumentError(f"schedule: target cuda has no field {name!r}; it has emitter")
     emitter = str(schedule.get("emitter", "simt"))
     if emitter not in EMITTERS:
-        raise ArgumentError(f"schedule: emitter is {emitter!r}, expected one of {', '.join(EMITTERS)}")
+        raise ArgumentError(
+            f"schedule: emitter is {emitter!r}, expected one of {', '.join(EMITTERS)}"
+        )
     return emitter
 
 
@@ -79,7 +83,10 @@ def compiled(code: Code) -> nvrtc.Compiled:
 
     def build() -> cache.Entry:
         made = nvrtc.compile(code.text, code.arch)
-        used = {name: [u.registers, u.shared, u.stack, u.spill_stores, u.spill_loads] for name, u in made.usage.items()}
+        used = {
+            name: [u.registers, u.shared, u.stack, u.spill_stores, u.spill_loads]
+            for name, u in made.usage.items()
+        }
         return cache.Entry(made.cubin, json.dumps({"usage": used, "warnings": made.warnings}))
 
     entry = cache.cached(path, build)
@@ -104,10 +111,14 @@ def default_arch(device: int = 0) -> str:
     """The architecture of a device; where there is none, that of an H100."""
     from tilec.backends.cuda import launch
 
-    return architectures.for_capability(launch.capability(device)) if launch.available() else "sm_90a"
+    return (
+        architectures.for_capability(launch.capability(device)) if launch.available() else "sm_90a"
+    )
 
 
-def compile(kernel: Kernel, target: str = "cuda", schedule: Mapping[str, object] | None = None) -> Executable:
+def compile(
+    kernel: Kernel, target: str = "cuda", schedule: Mapping[str, object] | None = None
+) -> Executable:
     """A kernel in tiles, ready to be called on arrays on a GPU. The machine code is made for the device at the first call
     there; `target` may name another architecture that it can run, such as `cuda:sm_80`."""
     chosen(schedule or {})
@@ -145,7 +156,10 @@ class Executable:
     templates: dict[object, _Template] = field(default_factory=dict[object, _Template])
 
     def __call__(
-        self, tensors: Mapping[str, Array], scalars: Mapping[str, Number], outputs: Mapping[str, Array]
+        self,
+        tensors: Mapping[str, Array],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, Array],
     ) -> None:
         """Runs the kernel on the current stream: reads `tensors`, writes `outputs`, both by name."""
         import numpy
@@ -157,16 +171,20 @@ class Executable:
         with launch.on(device):
             there = self.loaded.get(device) or self._load(device)
             layout = tuple((a.shape, a.strides) for a in arrays.values())
-            key = (device, layout, tuple(scalars.items()))
+            key = (device, layout, tuple(map(repr, scalars.values())))
             template = self.templates.get(key)
             if template is None:
                 template = self._template(there, device, tensors, scalars, arrays)
+                while len(self.templates) >= TEMPLATES:
+                    self.templates.pop(next(iter(self.templates)), None)
                 self.templates[key] = template
             stream = launch.stream(library, device)
             memory, address = scratch(library, device, template, stream)
             packed = bytearray(template.packed)
             for name, at in template.pointers.items():
-                pointer = arrays[name].pointer if name in arrays else address + template.buffers[name]
+                pointer = (
+                    arrays[name].pointer if name in arrays else address + template.buffers[name]
+                )
                 packed[at : at + 8] = pointer.to_bytes(8, "little")
             struct = numpy.frombuffer(packed, f"V{len(packed)}")
             for kernel, blocks in zip(there.kernels, template.blocks, strict=True):
@@ -179,13 +197,17 @@ class Executable:
 
         number = launch.capability(device)
         arch = self.arch or architectures.for_capability(number)
-        if not architectures.runs_on(arch, number):
+        code = generate(self.kernel, arch, self.schedule)
+        functions = [(f.name, f.threads, f.shared) for f in code.module.functions]
+        if architectures.runs_on(arch, number):
+            image = compiled(code).cubin
+        elif architectures.translates_to(arch, number):
+            image = nvrtc.ptx(code.text, arch).encode() + b"\0"
+        else:
             raise UnsupportedError(
                 f"target cuda:{arch}: device {device} is an sm_{number}, which cannot run it; what works is target='cuda'"
             )
-        code = generate(self.kernel, arch, self.schedule)
-        functions = [(f.name, f.threads, f.shared) for f in code.module.functions]
-        self.loaded[device] = _Loaded(code, launch.load(compiled(code).cubin, functions))
+        self.loaded[device] = _Loaded(code, launch.load(image, functions))
         return self.loaded[device]
 
     def _template(
@@ -212,7 +234,8 @@ class Executable:
         tasks = [int(values["tasks", str(n)]) for n in range(len(functions))]
         most = RESIDENT * launch.processors(device)
         blocks = [
-            min(t, most if f.workspace else MOST_BLOCKS) for t, f in zip(tasks, functions, strict=True)
+            min(t, most if f.workspace else MOST_BLOCKS)
+            for t, f in zip(tasks, functions, strict=True)
         ]
         offsets[WORKSPACE] = size
         size += max((b * f.workspace for b, f in zip(blocks, functions, strict=True)), default=0)
@@ -236,7 +259,9 @@ def place_of(arrays: Mapping[str, Array]) -> tuple[int, str]:
                 f"argument {name}: it is on CUDA device {a.device}, others on {first.device}; expected all on one device"
             )
     if first.device is None:
-        raise ArgumentError("target cuda: the arrays are in this computer's memory; move them to the GPU, or use target='cpu'")
+        raise ArgumentError(
+            "target cuda: the arrays are in this computer's memory; move them to the GPU, or use target='cpu'"
+        )
     return first.device, first.library
 
 

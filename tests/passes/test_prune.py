@@ -10,7 +10,7 @@ import pytest
 from tilec import pipeline
 from tilec.backends.reference.interpreter import run
 from tilec.check import check, lower
-from tilec.ir import Body, For, Grid, If, Kernel, Load, Map, regions, walk
+from tilec.ir import Body, Buffer, For, Grid, If, Kernel, Load, Map, regions, walk
 from tilec.parse import parse
 from tilec.verify import verify
 
@@ -152,7 +152,11 @@ def test_blocks_of_data_smaller_than_the_tiles(mask):
 
 
 def test_blocks_too_short_to_be_sampled_are_visited():
-    for mask in ("map[h, i // w, j // w]", "map[h, i // 7 % 3, j // 7 % 3]", "map[h, i // 16, j // 16 + j % 2]"):
+    for mask in (
+        "map[h, i // w, j // w]",
+        "map[h, i // 7 % 3, j // 7 % 3]",
+        "map[h, i // 16, j // 16 + j % 2]",
+    ):
         _, visited, _, _, all = visits(mask, 90, 90, tile=24)
         assert visited > all // 2
 
@@ -209,6 +213,24 @@ def test_data_along_the_keys_is_summarised_once():
     buffers = [op for op in tiles.body if not isinstance(op, Grid)]
     assert len(buffers) <= 4
     verify(tiles)
+
+
+def test_summaries_are_no_larger_than_the_data():
+    """With single rows a condition on a row and a key is not worked out for all of them beforehand."""
+    program = parse(PROGRAM.format(mask="wide[j] or j <= i and row[b, i] > 0"))
+    check(program)
+    whole = lower(program, "masked", dict.fromkeys("QKV", "f32"))
+    steps = "expand,simplify,contract,fuse,online,specialise:D=2:E=96,tile:i=1:j=8,prune"
+    tiles = pipeline.run(whole, pipeline.parse(steps))
+    assert {op.result.type.axes for op in tiles.body if isinstance(op, Buffer)} == {("j_w",)}
+
+
+@pytest.mark.parametrize(
+    "mask", ["(wide[j] or j <= i) and 2 < 2", "false and doc[b, j] == 1 or wide[j]"]
+)
+def test_conditions_that_are_known(mask):
+    live, visited, _, _, _ = visits(mask, 9, 9)
+    assert visited == live
 
 
 def test_a_nan_that_is_masked_for_good_is_not_looked_at():

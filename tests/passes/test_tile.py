@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.passes.cases import same
 from tilec import pipeline
 from tilec.check import check, lower
 from tilec.errors import ArgumentError, UnsupportedError
@@ -13,7 +14,9 @@ from tilec.passes.place import budget
 from tilec.passes.specialise import Options as Sizes
 from tilec.passes.specialise import specialise, static_dims
 from tilec.passes.tile import Options, tile
+from tilec.reader import read
 from tilec.target import CPU, REFERENCE
+from tilec.verify import verify
 
 ATTENTION = """
 kernel f(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E]) -> O[b, h, i, e]:
@@ -133,3 +136,42 @@ def test_specialise_knows_its_dimensions():
     with pytest.raises(ArgumentError, match="dimension D cannot be -1"):
         groups(ATTENTION, D=-1)
     assert groups(ATTENTION, D=64).dims == ("B", "H", "M", "N", "E")
+
+
+@pytest.mark.parametrize(
+    ("size", "columns"),
+    [("64", 64), ("size", 64), ("32", 32), ("16", 128), ("512", 128), ("other", 128)],
+)
+def test_tiles_follow_blocks_of_data(size, columns):
+    text = ATTENTION.replace("E]) ->", "E], map: bool[H, R, R], other: int, size: int = 64) ->")
+    text = text.replace(
+        "softmax[j](S)", f"softmax[j](S if map[h, i // {size}, j // {size}] else -inf)"
+    )
+    kernel = tile(groups(text))
+    assert streams(kernel) == [("j", columns)]
+    assert grids(kernel) == [{"b": 1, "h": 1, "i": columns}]
+
+
+def test_what_was_made_for_a_whole_axis_is_made_again_in_the_window():
+    text = """
+kernel f(X: f32[M, N], order: i32[N]) -> O: f32[i] {
+  axis i < M
+  axis j < N
+  O_1: f32[i] @hbm = group(axes=i) {
+    p: i32[j] = load(order, j)
+    q: i64[j] = add(p, 1)
+    a: f32[i] = for(0.0, axis=j) as (a_0) {
+      x: f32[i, j] = load(X, i, q)
+      s: f32[i] = sum(x, over=j)
+      a_1: f32[i] = add(a_0, s)
+      yield(a_1)
+    }
+    yield(a)
+  }
+  store(O, i, value=O_1)
+}
+"""
+    (kernel,) = read(text)
+    tiled = tile(kernel, Options({"i": 4, "j": 4}))
+    verify(tiled)
+    assert same(kernel, tiled)

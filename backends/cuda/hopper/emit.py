@@ -268,8 +268,7 @@ class _Kernel:
         room = self.plan.rooms["tile"]
         out = self.out
         out.add(f"wait({self.barrier('tile_full', '(turn & 1)')}, (turn >> 1) & 1);")
-        out.add(f'asm volatile("ld.shared.s32 %0, [%1];" : "=r"(tile) : "r"(shared + {room.offset} + 4 * (turn & 1)) : "memory");')
-        out.add("tile = __shfl_sync(FULL, tile, 0);")
+        out.add(f"tile = __shfl_sync(FULL, shared_get(shared + {room.offset} + 4 * (turn & 1)), 0);")
         out.add(f"if (lane == 0) arrive({self.barrier('tile_free', '(turn & 1)')});")
         out.add("turn++;")
 
@@ -279,7 +278,7 @@ class _Kernel:
         low, high = self.schedule.registers
         out = self.out
         if high <= 240:
-            out.add(f'asm volatile("setmaxnreg.dec.sync.aligned.u32 {low};");')
+            out.add(f"fewer_registers<{low}>();")
         out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
         saved = dict(self.scope.values)
         for k, tiles in enumerate(self.plan.loaders):
@@ -335,11 +334,11 @@ class _Kernel:
             out.add("if (taken == (u32)tiles - 1) *counter = 0;   // the last one of this launch leaves it ready for the next")
             out.add("tile = taken + gridDim.x;")
             out.add(f"wait({free}, ((turn >> 1) & 1) ^ 1);")
-            out.add(f'asm volatile("st.shared.s32 [%0], %1;" :: "r"({slot}), "r"(tile) : "memory");')
+            out.add(f"shared_put({slot}, tile);")
             out.add(f"arrive({full});")
         else:
             out.add(f"wait({full}, (turn >> 1) & 1);")
-            out.add(f'asm volatile("ld.shared.s32 %0, [%1];" : "=r"(tile) : "r"({slot}) : "memory");')
+            out.add(f"tile = shared_get({slot});")
             out.add(f"arrive({free});")
         out.add("turn++;")
 
@@ -369,7 +368,7 @@ class _Kernel:
         out, c, s = self.out, self.schedule, self.s
         _, high = c.registers
         if high <= 240:
-            out.add(f'asm volatile("setmaxnreg.inc.sync.aligned.u32 {high};");')
+            out.add(f"more_registers<{high}>();")
         out.add("const int w = group - 1;")
         out.add("const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;")
         for t in s.queries:

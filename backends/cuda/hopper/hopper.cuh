@@ -27,6 +27,10 @@ DEVICE void arrive(u32 b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0
 DEVICE void wait(u32 b, u32 parity) {
   asm volatile("{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}" :: "r"(b), "r"(parity) : "memory");
 }
+DEVICE void shared_put(u32 a, int x) { asm volatile("st.shared.s32 [%0], %1;" :: "r"(a), "r"(x) : "memory"); }
+DEVICE int shared_get(u32 a) { int x; asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(a) : "memory"); return x; }
+template<int N> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
+template<int N> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 DEVICE void named_sync(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
 DEVICE void named_arrive(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tilec.backends.cuda.simt.text import Names
+from tilec.dtypes import DType
 from tilec.ir import Buffer, Grid, Kernel
 
 STORAGE = {"f64": "double", "f32": "float", "bool": "b8"}
@@ -58,9 +59,11 @@ class Arguments:
         return bytes(out)
 
 
-def tensors(kernel: Kernel) -> dict[str, tuple[str, int]]:
+def tensors(kernel: Kernel) -> dict[str, tuple[DType, int]]:
     """The element type and rank of everything in memory: parameters, outputs and buffers."""
-    out = {name: (t.dtype, len(t.dims)) for name, t in kernel.tensors.items()}
+    out: dict[str, tuple[DType, int]] = {
+        name: (t.dtype, len(t.dims)) for name, t in kernel.tensors.items()
+    }
     out |= {o.name: (o.dtype, len(o.axes)) for o in kernel.outputs}
     buffers = (op.result for op in kernel.body if isinstance(op, Buffer))
     return out | {v.name: (v.type.dtype, len(v.type.axes)) for v in buffers}

@@ -30,7 +30,9 @@ COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 POSITIVE = frozenset({"exp", "exp2", "sigmoid", "relu"})
 """Functions that never give a negative zero."""
-BLIND = frozenset({"add", "sub", "mul", "min", "max", *COMPARE, "isfinite", "exp", "exp2", "select"})
+BLIND = frozenset(
+    {"add", "sub", "mul", "min", "max", *COMPARE, "isfinite", "exp", "exp2", "select"}
+)
 """Functions that take a negative zero for a zero."""
 
 
@@ -85,7 +87,10 @@ def apply(op: Map, args: Sequence[Val], real: str, marked: bool, plain: bool) ->
     """A function of the IR. `marked`: absent zeros of the result are told from others; `plain`: sums go by IEEE."""
     fn, kind = op.fn, kind_for(op.result.type.dtype)
     if not marked and fn not in BLIND:
-        args = [Val(f"tl::ordinary({x.text})", x.kind) if x.marked and x.kind == "real" else x for x in args]
+        args = [
+            Val(f"tl::ordinary({x.text})", x.kind) if x.marked and x.kind == "real" else x
+            for x in args
+        ]
     if fn in COMPARE:
         common = "real" if any(x.kind == "real" for x in args) else "i64"
         a, b = (convert(x, common, real) for x in args)
@@ -100,7 +105,9 @@ def apply(op: Map, args: Sequence[Val], real: str, marked: bool, plain: bool) ->
     if fn == "select":
         return _select(args, kind, real, marked)
     if fn == "uniform":
-        return Val(f"({real})tl::uniform({', '.join(convert(x, 'i64', real) for x in args)})", "real")
+        return Val(
+            f"({real})tl::uniform({', '.join(convert(x, 'i64', real) for x in args)})", "real"
+        )
     xs = [convert(x, kind, real) for x in args]
     if fn in BITS:
         text = f"({xs[0]} {BITS[fn]} {xs[1]})"
@@ -161,7 +168,9 @@ def _select(args: Sequence[Val], kind: Kind, real: str, marked: bool) -> Val:
     condition = convert(args[0], "bool", real)
     arms = [convert(x, kind, real) for x in args[1:]]
     if marked:
-        arms = [x if a.marked else f"tl::ordinary({x})" for x, a in zip(arms, args[1:], strict=True)]
+        arms = [
+            x if a.marked else f"tl::ordinary({x})" for x, a in zip(arms, args[1:], strict=True)
+        ]
     return Val(f"({condition} ? {arms[0]} : {arms[1]})", kind, marked)
 
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cuda.simt.arguments import Arguments, storage
 from tilec.backends.cuda.simt.functions import Val, convert, kind_for
+from tilec.backends.cuda.simt.matrix import Matrices
 from tilec.backends.cuda.simt.memory import Layout, Tile, allocate
 from tilec.backends.cuda.simt.memory import tile as new_tile
 from tilec.backends.cuda.simt.plan import Planner, Segment, names_in, split
 from tilec.backends.cuda.simt.stages import Stages
 from tilec.backends.cuda.simt.text import Names, Writer
 from tilec.backends.cuda.simt.values import Evaluator, Point, Window
+from tilec.dtypes import DType
 from tilec.errors import UnsupportedError
 from tilec.ir import (
     Body,
@@ -87,14 +89,17 @@ def lower(kernel: Kernel, limit: int) -> Module:
 class _Grid:
     """Writes the kernel of one grid."""
 
-    def __init__(self, kernel: Kernel, facts: Facts, arguments: Arguments, grid: Grid, number: int) -> None:
+    def __init__(
+        self, kernel: Kernel, facts: Facts, arguments: Arguments, grid: Grid, number: int
+    ) -> None:
         self.kernel, self.grid, self.number = kernel, grid, number
         self.names = Names(used_names(kernel))
         self.w = Writer(self.names, 2)
         self.ev = Evaluator(kernel, facts, arguments, self.w, self.names)
         self.arguments = arguments
         self.threads = _threads(kernel, grid)
-        self.stages = Stages(self.ev, self.threads, self.scratch)
+        self.matrices = Matrices(kernel, grid, facts.defs)
+        self.stages = Stages(self.ev, self.threads, self.scratch, self.matrices)
         self.tiles: list[Tile] = []
         self.uses = _uses(kernel)
         self.name = self.names.fresh(f"{self.names.of(kernel.name)}_{number}")
@@ -116,13 +121,19 @@ class _Grid:
         w.line(f"  SHARED(memory, {layout.shared});")
         if layout.workspace:
             spill = self.arguments.get("workspace")
-            w.line(f"  unsigned char* const workspace = {spill} + tl::block_index() * {layout.workspace};")
+            w.line(
+                f"  unsigned char* const workspace = {spill} + tl::block_index() * {layout.workspace};"
+            )
         for t in self.tiles:
             base = "workspace" if t.outside else "memory"
             extents = ", ".join(f"{a}:{n}" for a, n in t.extents.items() if a)
-            w.line(f"  {t.ctype}* const {t.name} = ({t.ctype}*)({base} + {t.offset});  // [{extents}]")
+            w.line(
+                f"  {t.ctype}* const {t.name} = ({t.ctype}*)({base} + {t.offset});  // [{extents}]"
+            )
         tasks = self.arguments.get("tasks", str(self.number))
-        w.line(f"  for (i64 task = tl::block_index(); task < {tasks}; task += tl::block_count()) {{")
+        w.line(
+            f"  for (i64 task = tl::block_index(); task < {tasks}; task += tl::block_count()) {{"
+        )
         return "\n".join([*w.lines, *self.w.lines, "  }", "}", ""])
 
     def windows(self) -> None:
@@ -144,7 +155,11 @@ class _Grid:
         start = self.w.declare("i64", self.names.with_suffix(axis, "_0"), first)
         count = str(tile)
         if ragged:
-            count = self.w.declare("int", self.names.with_suffix(axis, "_n"), f"(int)tl::least({tile}, {extent} - {start})")
+            count = self.w.declare(
+                "int",
+                self.names.with_suffix(axis, "_n"),
+                f"(int)tl::least({tile}, {extent} - {start})",
+            )
         self.ev.windows[axis] = Window(start, count, tile)
 
     def prologue(self) -> None:
@@ -165,22 +180,41 @@ class _Grid:
 
     # ---- tiles
 
-    def scratch(self, name: str, kind: str, extents: Mapping[str, int], marked: bool = False, ctype: str | None = None) -> Tile:
+    def scratch(
+        self,
+        name: str,
+        kind: str,
+        extents: Mapping[str, int],
+        marked: bool = False,
+        ctype: str | None = None,
+        packed: bool = False,
+    ) -> Tile:
         """A new tile."""
         ctype = ctype or (self.ev.real if kind == "real" else kind)
-        made = new_tile(name, ctype, extents, marked)
+        made = new_tile(name, ctype, extents, marked, packed)
         self.w.declared[0].add(made.name)
         made.first = made.last = self.ev.clock
         self.tiles.append(made)
         return made
 
-    def tile(self, name: str) -> Tile:
-        """The tile of a value; what is loaded keeps its storage type."""
+    def tile(self, name: str, narrow: DType | None = None) -> Tile:
+        """The tile of a value; what is loaded keeps its storage type, what tensor cores alone read gets theirs."""
         type = self.kernel.values[name].type
         extents = {a: self.extent(a, type) for a in type.axes}
         op = self.ev.defs[name]
-        ctype = storage(type.dtype) if isinstance(op, Load) else None
-        return self.scratch(self.names.of(name), kind_for(type.dtype), extents, name in self.ev.facts.absent, ctype)
+        dtype = type.dtype if isinstance(op, Load) else narrow
+        shapes = self.matrices.reading(name) if dtype else []
+        ctype = storage(dtype) if dtype else None
+        made = self.scratch(
+            self.names.of(name),
+            kind_for(type.dtype),
+            extents,
+            name in self.ev.facts.absent,
+            ctype,
+            bool(shapes),
+        )
+        made.summed = frozenset(s.depth for s in shapes)
+        return made
 
     def extent(self, axis: str, type: Type) -> int:
         known = type.tile[type.axes.index(axis)]
@@ -206,7 +240,9 @@ class _Grid:
                 later += ops if op is None else [*ops, op]
             targets = self.targets(ends, out) if control is None else {}
             self.segment(run, names_in(later), ends, targets)
-            places = self.control_targets(control, ends, out, later[1:]) if control is not None else {}
+            places = (
+                self.control_targets(control, ends, out, later[1:]) if control is not None else {}
+            )
             if isinstance(control, For):
                 self.loop(control, places)
             elif isinstance(control, If):
@@ -218,9 +254,9 @@ class _Grid:
         found: dict[str, Tile] = {}
         for n, (x, place) in enumerate(zip(ends, out, strict=True)):
             others = [y for k, y in enumerate(ends) if k != n]
-            alone = isinstance(x, str) and isinstance(place, Tile) and x not in others
-            if alone and not any(self.reads(y, place) for y in others):
-                assert isinstance(x, str) and isinstance(place, Tile)
+            if not isinstance(x, str) or not isinstance(place, Tile) or x in others:
+                continue
+            if not any(self.reads(y, place) for y in others):
                 found[x] = place
         return found
 
@@ -239,14 +275,20 @@ class _Grid:
                 n = [v.name for v in op.results].index(name)
                 inside = [x for y in walk(op.body) for x in operands(y)]
                 rest = [x for k, x in enumerate(op.init) if k != n]
-                if self.lies_in(op.init[n], tile) and not any(self.reads(x, tile) for x in [*inside, *rest]):
+                if self.lies_in(op.init[n], tile) and not any(
+                    self.reads(x, tile) for x in [*inside, *rest]
+                ):
                     found[name] = tile
             else:
                 found[name] = tile
         return found
 
     def segment(
-        self, ops: Sequence[Op], later: set[str], ends: Sequence[Operand], targets: Mapping[str, Tile]
+        self,
+        ops: Sequence[Op],
+        later: set[str],
+        ends: Sequence[Operand],
+        targets: Mapping[str, Tile],
     ) -> None:
         """Straight-line ops, of which later parts of the program read the names `later`."""
         if not ops:
@@ -258,10 +300,17 @@ class _Grid:
         for n, stage in enumerate(plan.stages):
             for name in [*stage.kept, *(r.result.name for r in stage.reduces)]:
                 target = targets.get(name)
-                if target is not None and name in stage.kept and self.in_place(plan, n, name, target):
+                if (
+                    target is not None
+                    and name in stage.kept
+                    and self.in_place(plan, n, name, target)
+                ):
                     self.ev.held[name] = target
                 else:
-                    self.ev.held[name] = self.tile(name)
+                    alone = name in stage.kept and name in plan.factors
+                    self.ev.held[name] = self.tile(
+                        name, self.matrices.only(name) if alone else None
+                    )
             self.stages.emit(stage)
             self.settle(plan, n)
             self.scalars(plan, n + 1)
@@ -294,7 +343,9 @@ class _Grid:
         kept = {x for stage in plan.stages for x in stage.kept}
         for n in range(at, len(plan.stages)):
             stage = plan.stages[n]
-            summed = stage.root is not None and self.reads_any((stage.root.x, stage.root.y), tile, kept)
+            summed = stage.root is not None and self.reads_any(
+                (stage.root.x, stage.root.y), tile, kept
+            )
             pointwise = [x for x in stage.roots() if x not in stage.kept]
             pointwise += [y for x in stage.kept for y in operands(self.ev.defs[x])]
             if not summed and not self.reads_any(pointwise, tile, kept - set(stage.kept)):
@@ -313,7 +364,11 @@ class _Grid:
         kind = kind_for(type.dtype)
         ctype = self.ev.real if kind == "real" else kind
         same = set(type.axes) == set(tile.axes) and ctype == tile.ctype
-        return same and (name in self.ev.facts.absent) == tile.marked and not isinstance(self.ev.defs[name], Load)
+        return (
+            same
+            and (name in self.ev.facts.absent) == tile.marked
+            and not isinstance(self.ev.defs[name], Load)
+        )
 
     def reads(self, x: Operand, tile: Tile, kept: Collection[str] = ()) -> bool:
         """Whether an operand is computed from a tile when it is evaluated. `kept`: names that are not evaluated anew."""
@@ -338,9 +393,17 @@ class _Grid:
         ]
         scalars = [(x, t) for x, t in moves if isinstance(t, Variable)]
         texts = [(t, self.scalar_text(x, t)) for x, t in scalars]
-        held = [(t, self.w.declare(self.ctype(t), self.names.fresh(t.name + "_next"), s)) for t, s in texts]
+        held = [
+            (t, self.w.declare(self.ctype(t), self.names.fresh(t.name + "_next"), s))
+            for t, s in texts
+        ]
         tiles = [(x, t) for x, t in moves if isinstance(t, Tile)]
-        if any(self.reads(x, t) for n, (x, _) in enumerate(tiles) for k, (_, t) in enumerate(tiles) if k != n):
+        if any(
+            self.reads(x, t)
+            for n, (x, _) in enumerate(tiles)
+            for k, (_, t) in enumerate(tiles)
+            if k != n
+        ):
             tiles = [(self.aside(x, t), t) for x, t in tiles]
         for x, tile in tiles:
             self.stages.fill(tile, x)
@@ -357,7 +420,9 @@ class _Grid:
     def scalar_text(self, x: Operand, t: Variable) -> str:
         value = self.ev.value(x, Point({}))
         text = convert(value, t.kind, self.ev.real)
-        return f"tl::ordinary({text})" if t.marked and not value.marked and t.kind == "real" else text
+        return (
+            f"tl::ordinary({text})" if t.marked and not value.marked and t.kind == "real" else text
+        )
 
     def aside(self, x: Operand, like: Tile) -> Operand:
         """A copy of an operand's value, under a name of its own."""
@@ -378,7 +443,9 @@ class _Grid:
         return Variable(self.names.with_suffix(name, "_now"), kind, name in self.ev.facts.absent)
 
     def hold(self, name: str, place: Place) -> None:
-        self.ev.held[name] = place if isinstance(place, Tile) else Val(place.name, place.kind, place.marked)
+        self.ev.held[name] = (
+            place if isinstance(place, Tile) else Val(place.name, place.kind, place.marked)
+        )
 
     # ---- control flow
 
@@ -388,7 +455,9 @@ class _Grid:
         places: list[Place] = []
         moves: list[tuple[Operand, Tile]] = []
         for arg, result, x in zip(op.args, op.results, op.init, strict=True):
-            place: Place = given.get(result.name) or self.adopted(x, arg.name) or self.place(arg.name)
+            place: Place = (
+                given.get(result.name) or self.adopted(x, arg.name) or self.place(arg.name)
+            )
             if isinstance(place, Variable):
                 self.w.line(f"{self.ctype(place)} {place.name} = {self.scalar_text(x, place)};")
                 self.w.declared[-1].add(place.name)
@@ -405,15 +474,27 @@ class _Grid:
     def adopted(self, x: Operand, arg: str) -> Tile | None:
         """The tile of an initial value that nothing else uses."""
         held = self.ev.held.get(x) if isinstance(x, str) else None
-        if isinstance(held, Tile) and isinstance(x, str) and self.uses.get(x) == 1 and self.alike(arg, held):
-            return held if not isinstance(self.ev.defs[x], For) or x in {v.name for v in self.ev.defs[x].results} else None
+        if (
+            isinstance(held, Tile)
+            and isinstance(x, str)
+            and self.uses.get(x) == 1
+            and self.alike(arg, held)
+        ):
+            return (
+                held
+                if not isinstance(self.ev.defs[x], For)
+                or x in {v.name for v in self.ev.defs[x].results}
+                else None
+            )
         return None
 
     def stream(self, op: For, places: Sequence[Place]) -> None:
         extent = self.arguments.get("extent", op.axis)
         whole = self.kernel.extents[op.axis]
         if op.tile is None and not isinstance(whole, int):
-            raise UnsupportedError(f"target cuda: the window of axis {op.axis} must have an extent; tile it")
+            raise UnsupportedError(
+                f"target cuda: the window of axis {op.axis} must have an extent; tile it"
+            )
         self.ev.clock += 1
         before, start = self.ev.windows.get(op.axis), self.ev.clock
         if op.tile is None:

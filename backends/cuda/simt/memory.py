@@ -24,7 +24,8 @@ class Tile:
     """A tile in shared memory (or, where that is full, in a block's part of a workspace).
 
     `ctype`: the C type of an element; `strides` in elements; `first` and `last`: the stages, in order of the text, that
-    write it first and read it last.
+    write it first and read it last. `packed`: rows lie as the tensor cores read them; along the axes `summed` there are
+    zeros past the window's end.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Tile:
     offset: int = 0
     outside: bool = False
     marked: bool = False
+    packed: bool = False
+    summed: frozenset[str] = frozenset()
 
     @property
     def bytes(self) -> int:
@@ -45,22 +48,26 @@ class Tile:
         return -(-self.size * SIZES[self.ctype] // ALIGN) * ALIGN
 
 
-def tile(name: str, ctype: str, extents: Mapping[str, int], marked: bool) -> Tile:
+def tile(
+    name: str, ctype: str, extents: Mapping[str, int], marked: bool, packed: bool = False
+) -> Tile:
     """A tile over axes with these extents. Rows are padded to an odd number of words, so that the threads of a warp that
-    read a column find each element in another bank."""
+    read a column find each element in another bank; `packed`: to an odd number of pieces of 16 bytes."""
     strides: dict[str, int] = {}
     step = 1
-    for n, axis in enumerate(reversed(extents)):
+    for n, axis in enumerate(reversed(tuple(extents))):
         strides[axis] = step
         step *= max(extents[axis], 1)
         if n == 0 and len(extents) > 1:
-            step = padded(step, SIZES[ctype])
-    return Tile(name, ctype, tuple(extents), dict(extents), strides, step, marked=marked)
+            step = padded(step, SIZES[ctype], 16 if packed else 4)
+    return Tile(
+        name, ctype, tuple(extents), dict(extents), strides, step, marked=marked, packed=packed
+    )
 
 
-def padded(row: int, size: int) -> int:
-    """The elements from one row to the next: an odd number of banks (of 4 bytes, or of an element)."""
-    unit = max(4 // size, 1)
+def padded(row: int, size: int, piece: int) -> int:
+    """The elements from one row to the next: an odd number of pieces (of some bytes, or of an element)."""
+    unit = max(piece // size, 1)
     words = -(-row // unit)
     return (words + 1 - words % 2) * unit
 

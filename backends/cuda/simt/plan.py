@@ -62,11 +62,14 @@ class Stage:
 
 @dataclass
 class Segment:
-    """The plan of some ops: the stages, and for each place between them (0: before all) the scalars computed there."""
+    """The plan of some ops: the stages, and for each place between them (0: before all) the scalars computed there.
+
+    `factors`: the kept values that other stages read as factors of contractions only.
+    """
 
     stages: list[Stage]
     scalars: dict[int, list[Op]]
-    home: dict[str, int]
+    factors: set[str]
 
 
 def names_in(ops: Iterable[Op]) -> set[str]:
@@ -125,11 +128,11 @@ class Planner:
                 self.pointwise(op)
             elif not isinstance(op, Contract):
                 self.place(op)
-        read = self.read_elsewhere()
+        read, factors = self.read_elsewhere()
         for name, n in self.home.items():
             if name in read and not isinstance(self.defs[name], Reduce):
                 self.stages[n].kept.append(name)
-        return Segment(self.stages, self.scalars, self.home)
+        return Segment(self.stages, self.scalars, factors)
 
     # ---- which pointwise values are kept
 
@@ -141,7 +144,9 @@ class Planner:
             if not isinstance(op, (Map, Cast, Load)):
                 continue
             name = op.result.name
-            own = LOAD if isinstance(op, Load) else COSTS.get(op.fn, 1) if isinstance(op, Map) else 1
+            own = (
+                LOAD if isinstance(op, Load) else COSTS.get(op.fn, 1) if isinstance(op, Map) else 1
+            )
             total = own + sum(cost.get(x, 0) for x in operands(op) if isinstance(x, str))
             if op.result.type.axes and self.worth(name, total):
                 kept.add(name)
@@ -152,11 +157,18 @@ class Planner:
 
     def worth(self, name: str, cost: int) -> bool:
         own, users = set(self.axes(name)), self.users[name]
-        if any(isinstance(op, Contract) and name in (op.x, op.y) for op in users) or name in self.yielded:
+        if (
+            any(isinstance(op, Contract) and name in (op.x, op.y) for op in users)
+            or name in self.yielded
+        ):
             return True
         wide = any(set(self.domain(op)) != own for op in users)
         often = len(users) + (name in self.escaping) > 1
-        return (cost >= WIDE and wide) or (cost >= OFTEN and often) or (name in self.escaping and cost >= WIDE)
+        return (
+            (cost >= WIDE and wide)
+            or (cost >= OFTEN and often)
+            or (name in self.escaping and cost >= WIDE)
+        )
 
     def domain(self, op: Op) -> Axes:
         """The axes over which an op evaluates its operands."""
@@ -184,7 +196,11 @@ class Planner:
             if len(users) != 1 or not isinstance(users[0], (Map, Cast)):
                 break
             user = users[0].result
-            if set(user.type.axes) != own or user.name in claimed or self.cost[user.name] > EPILOGUE:
+            if (
+                set(user.type.axes) != own
+                or user.name in claimed
+                or self.cost[user.name] > EPILOGUE
+            ):
                 break
             claimed.add(user.name)
             name = user.name
@@ -225,7 +241,10 @@ class Planner:
         axes = op.result.type.axes
         xs: list[Operand] = [op.x, op.y]
         end = self.defs[self.ends[op.result.name]]
-        least = max(self.least(xs, ()), self.least([x for x in operands(end) if x != op.result.name], axes, False))
+        least = max(
+            self.least(xs, ()),
+            self.least([x for x in operands(end) if x != op.result.name], axes, False),
+        )
         assert least <= len(self.stages), "an operand of a contraction comes after it"
         self.stages.append(Stage(axes, root=op))
         self.index = len(self.stages) - 1
@@ -239,7 +258,9 @@ class Planner:
         """The first stage of a domain in which these operands are at hand."""
         out = 0
         for x in self.leaves(xs):
-            same = within and x in self.home and set(self.stages[self.home[x]].domain) == set(domain)
+            same = (
+                within and x in self.home and set(self.stages[self.home[x]].domain) == set(domain)
+            )
             out = max(out, self.at(x) + (not same or isinstance(self.defs[x], Reduce)))
         return out
 
@@ -261,7 +282,9 @@ class Planner:
         """The first stage from `least` on with this domain that can take a reduction over `over`; else a new one."""
         for n in range(least, len(self.stages)):
             stage = self.stages[n]
-            fits = not over or (stage.root is None and (not stage.over or set(stage.over) == set(over)))
+            fits = not over or (
+                stage.root is None and (not stage.over or set(stage.over) == set(over))
+            )
             if set(stage.domain) == set(domain) and fits:
                 self.index = n
                 stage.over = stage.over or over
@@ -272,16 +295,20 @@ class Planner:
 
     # ---- what is kept
 
-    def read_elsewhere(self) -> set[str]:
-        """The values with a stage that another stage, a scalar or a later part reads."""
-        out = {x for x in self.leaves(self.escaping) if x in self.home}
+    def read_elsewhere(self) -> tuple[set[str], set[str]]:
+        """The values with a stage that another stage, a scalar or a later part reads; and those of them that are read as
+        factors of contractions only."""
+        plain = {x for x in self.leaves(self.escaping) if x in self.home}
         for ops in self.scalars.values():
-            out |= {x for op in ops for x in self.leaves(operands(op)) if x in self.home}
+            plain |= {x for op in ops for x in self.leaves(operands(op)) if x in self.home}
+        factors: set[str] = set()
         for n, stage in enumerate(self.stages):
-            own = [y for y, at in self.home.items() if at == n]
+            own = [y for y, at in self.home.items() if at == n and self.defs[y] is not stage.root]
             xs: list[Operand] = [*stage.roots(), *(x for y in own for x in operands(self.defs[y]))]
-            out |= {x for x in self.leaves(xs) if x in self.home and self.home[x] != n}
-        return out
+            plain |= {x for x in self.leaves(xs) if self.home.get(x, n) != n}
+            if stage.root is not None:
+                factors |= {x for x in self.leaves((stage.root.x, stage.root.y)) if x in self.home}
+        return plain | factors, factors - plain
 
 
 def _live(ops: Sequence[Op], escaping: set[str]) -> list[Op]:

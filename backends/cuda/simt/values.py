@@ -6,7 +6,7 @@ absent zeros cost no memory, and arithmetic that does not care takes them for ze
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -50,8 +50,16 @@ class Point:
 class Evaluator:
     """Writes what operands need. `held` are values that exist already: tiles, and scalars as C expressions."""
 
-    def __init__(self, kernel: Kernel, facts: Facts, arguments: Arguments, w: Writer, names: Names) -> None:
-        self.kernel, self.facts, self.arguments, self.w, self.names = kernel, facts, arguments, w, names
+    def __init__(
+        self, kernel: Kernel, facts: Facts, arguments: Arguments, w: Writer, names: Names
+    ) -> None:
+        self.kernel, self.facts, self.arguments, self.w, self.names = (
+            kernel,
+            facts,
+            arguments,
+            w,
+            names,
+        )
         self.defs = facts.defs
         self.real = "double" if kernel.compute == "f64" else "float"
         self.windows: dict[str, Window] = {}
@@ -86,7 +94,7 @@ class Evaluator:
         return Window("0", self.arguments.get("extent", axis), 0)
 
     @contextmanager
-    def scope(self, head: str = "", tail: str = "") -> Iterator[None]:
+    def scope(self, head: str = "", tail: str = "") -> Generator[None]:
         """A block of C; what is evaluated in here is not seen by the code after it."""
         self.memo.append({})
         with self.w.block(head, tail):
@@ -141,7 +149,9 @@ class Evaluator:
                 marked = x in self.facts.absent
                 return self.named(x, apply(op, args, self.real, marked, plain))
             case Cast():
-                return self.named(x, cast(self.value(op.x, p), op.to, self.real, x in self.facts.absent))
+                return self.named(
+                    x, cast(self.value(op.x, p), op.to, self.real, x in self.facts.absent)
+                )
             case _:
                 raise AssertionError(f"{x} is not at hand")
 
@@ -203,7 +213,11 @@ class Evaluator:
         at = self.element(tile, p)
         if kind is None:
             wide = kind_for_ctype(tile.ctype)
-            self.w.line(f"tl::store(&{at}, {convert(value, wide, self.real)});")
+            marked = tile.marked and wide == "real"
+            store = "tl::store_marked" if marked else "tl::store"
+            text = convert(value, wide, self.real)
+            text = f"tl::ordinary({text})" if marked and not value.marked else text
+            self.w.line(f"{store}(&{at}, {text});")
             return
         text = convert(value, kind, self.real)
         if tile.marked and not value.marked and kind == "real":
@@ -246,5 +260,3 @@ class Evaluator:
 def kind_for_ctype(ctype: str) -> str:
     """The kind in which elements of a storage type are computed."""
     return "i64" if ctype in ("i32", "i16", "i8", "u8") else "bool" if ctype == "b8" else "real"
-
-

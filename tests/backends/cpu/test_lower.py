@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cpu.lowering import check, kernel
+from tilec.arrays import numpy_dtype
 from tilec.backends.cpu.target import compile
 
 RNG = np.random.default_rng(0)
@@ -108,8 +109,6 @@ kernel f(X: f32[N], Y: f32[N], P: bool[N]) -> O: f32[i], Z: f32[i] {
     "dtype", ["f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2", "i32", "i16", "i8", "u8"]
 )
 def test_storage_types(dtype: str) -> None:
-    from tilec.arrays import numpy_dtype
-
     text = pointwise("add", "x, y", dtype, dtype)
     text = text.replace(
         f"o: {dtype}", f"o: {'f64' if dtype == 'f64' else 'f32' if dtype[0] in 'fb' else 'i64'}"
@@ -196,6 +195,109 @@ def test_attention_of_any_size_strides_and_masked_nan() -> None:
     a = attention_arrays(1, 2, 40, 40)
     a["K"] = np.broadcast_to(a["K"][:, :1], a["K"].shape)
     check(k, a, code=code)
+
+
+def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:
+    k = kernel(ATTENTION)
+    code = compile(k)
+    a = attention_arrays(1, 1, 40, 40)
+    a["V"][0, 0, 5, 3] = np.nan
+    a["K"][0, 0, 30, 2] = np.inf
+    a["Q"][0, 0, 35] = np.nan
+    check(k, a, code=code)
+
+
+def test_attention_with_a_window_that_some_rows_do_not_see() -> None:
+    text = ATTENTION.replace(
+        "w: bool[j:16, i:32] = le(j, t_2)",
+        "u: i64[i:32] = sub(t_2, 9)\n      up: bool[j:16, i:32] = le(j, t_2)\n"
+        "      lo: bool[j:16, i:32] = gt(j, u)\n      w: bool[j:16, i:32] = and(up, lo)",
+    )
+    k = kernel(text)
+    code = compile(k)
+    for sizes in SIZES:
+        check(k, attention_arrays(*sizes), code=code)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "f8e4m3"])
+def test_attention_in_other_storage_types(dtype: str) -> None:
+    text = ATTENTION
+    for name in "QKV":
+        text = text.replace(f"{name}: f32[", f"{name}: {dtype}[")
+    for name in ("q", "k", "v"):
+        text = text.replace(f"    {name}: f32[", f"    {name}: {dtype}[")
+    if dtype == "f64":
+        text = text.replace("f32", "f64")
+    k = kernel(text)
+    a = {n: x.astype(numpy_dtype(dtype)) for n, x in attention_arrays(1, 2, 45, 37).items()}  # type: ignore[arg-type]
+    check(k, a, tolerance=1e-12 if dtype == "f64" else 5e-5)
+
+
+PEELED = """
+kernel f(X: f32[N, M], lo: int) -> O: f32[i], P: f32[i] {
+  axis i < N
+  axis j < M
+  t: i64 = floordiv(M, 8)
+  s: i64 = mul(t, 8)
+  grid(axes=[i:16]) {
+    a: f32[i:16], b: f32[i:16] = for(0.0, 1.0, axis=j, tile=8, stop=s, ragged=false) as (a_0, b_0) {
+      x: f32[i:16, j:8] = load(X, i, j)
+      r: f32[i:16] = sum(x, over=j)
+      a_1: f32[i:16] = add(a_0, r)
+      b_1: f32[i:16] = add(b_0, a_0)
+      yield(a_1, b_1)
+    }
+    c: f32[i:16], d: f32[i:16] = for(a, b, axis=j, tile=8, start=s) as (c_0, d_0) {
+      j0: i64 = first(j)
+      w: bool = ge(j0, lo)
+      c_1: f32[i:16], d_1: f32[i:16] = if(w) {
+        y: f32[i:16, j:8] = load(X, i, j)
+        u: f32[i:16] = max(y, over=j)
+        c_2: f32[i:16] = add(c_0, u)
+        d_2: f32[i:16] = mul(d_0, c_0)
+        yield(c_2, d_2)
+      } else {
+        yield(c_0, d_0)
+      }
+      yield(c_1, d_1)
+    }
+    store(O, i, value=c)
+    store(P, i, value=d)
+  }
+}"""
+
+
+@pytest.mark.parametrize("lo", [0, 100])
+@pytest.mark.parametrize("m", [0, 5, 16, 21])
+def test_loops_that_hand_on_their_state_and_update_it_in_place(m: int, lo: int) -> None:
+    check(kernel(PEELED), {"X": RNG.standard_normal((19, m)).astype(np.float32)}, {"lo": lo})
+
+
+NESTED = """
+kernel f(X: f32[N, M, T]) -> O: f32[i] {
+  axis i < N
+  axis j < M
+  axis t < T
+  grid(axes=[i:16]) {
+    z: f32[i:16] = for(0.5, axis=t, tile=1) as (z_0) {
+      k: f32[i:16] = for(z_0, axis=j, tile=4) as (k_0) {
+        x: f32[i:16, j:4] = load(X, i, j, t)
+        r: f32[i:16] = sum(x, over=j)
+        h: f32[i:16] = mul(k_0, 0.5)
+        k_1: f32[i:16] = add(h, r)
+        yield(k_1)
+      }
+      z_1: f32[i:16] = add(z_0, k)
+      yield(z_1)
+    }
+    store(O, i, value=z)
+  }
+}"""
+
+
+@pytest.mark.parametrize(("n", "m", "t"), [(16, 4, 1), (37, 9, 3), (5, 0, 4), (5, 3, 0)])
+def test_a_stream_inside_a_stream(n: int, m: int, t: int) -> None:
+    check(kernel(NESTED), {"X": RNG.standard_normal((n, m, t)).astype(np.float32)})
 
 
 GATHER = """

@@ -34,7 +34,9 @@ extern "C" void run_{name}(const Args* a, i64 blocks, int first, int step) {{
 
 def build(text: str, names: list[str]) -> ctypes.CDLL:
     """The kernels as a shared library."""
-    source = "#define TILEC_HOST\n" + complete(text) + "".join(_DRIVER.format(name=n) for n in names)
+    source = (
+        "#define TILEC_HOST\n" + complete(text) + "".join(_DRIVER.format(name=n) for n in names)
+    )
     folder = Path(tempfile.gettempdir()) / f"tilec_host_{os.getuid()}"
     folder.mkdir(exist_ok=True)
     stem = folder / hashlib.sha256(source.encode()).hexdigest()[:24]
@@ -45,7 +47,9 @@ def build(text: str, names: list[str]) -> ctypes.CDLL:
         flags = ["-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
         done = subprocess.run(
             [str(COMPILER), *flags, str(stem.with_suffix(".cpp")), "-o", str(made)],
-            capture_output=True, text=True, check=False,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             raise RuntimeError(done.stderr[:3000])

@@ -1,0 +1,105 @@
+"""Tiles whose lanes are rows in memory: they are read and written row by row and transposed in registers.
+
+The lane axis of a query or an output is not the one that is consecutive in memory. Where another axis is, as many rows as
+a vector has lanes are read as vectors along that axis, and a transposition gives the vectors of lanes. That it is
+consecutive is a test at run time; the general code stands beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilec.backends.cpu import storage
+from tilec.backends.cpu.expr import Evaluator
+from tilec.backends.cpu.functions import kind_for
+from tilec.backends.cpu.points import Point
+from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.vector import lanes_of
+from tilec.ir import Load, Operand, Store
+
+
+class Rows:
+    """Transposing loads and stores of a panel of lanes."""
+
+    def __init__(self, ev: Evaluator, lane: str) -> None:
+        self.ev, self.e, self.lane = ev, ev.e, lane
+
+    def axis(self, op: Load | Store) -> str | None:
+        """The axis along which rows can be read as whole vectors; None where the op has no such form."""
+        ev = self.ev
+        if storage.ARITHMETIC[ev.memory.dtype_of(op.tensor)] not in ("f32", "f64"):
+            return None
+        varying = [x for x in op.index if ev.axes(x)]
+        if len(varying) != 2 or self.lane not in varying:
+            return None
+        other = next((x for x in varying if x != self.lane), None)
+        if not isinstance(other, str) or other not in ev.kernel.extents:
+            return None
+        window = ev.window(other)
+        whole = isinstance(window.count, int) and window.count and window.count % self.e.lanes == 0
+        return other if whole else None
+
+    def condition(self, op: Load | Store, axis: str) -> Any:
+        """Whether the rows' elements are consecutive, and the rows there."""
+        e, memory = self.e, self.ev.memory
+        unit = e.compare("==", memory.stride(op.tensor, op.index.index(axis)), 1)
+        for k, x in enumerate(op.index):
+            if x not in self.ev.kernel.extents:
+                at = e.convert(self.ev.value(x, Point({})).parts[0], "i64")
+                unit = e.and_(unit, e.below(at, self.ev.slots["shape", op.tensor, k]))
+        return unit
+
+    def starts(self, op: Load | Store, axis: str, p: Point, part: int) -> list[Any]:
+        """The offsets of the rows of one part, one per lane; past the window's end that of the last one."""
+        e, ev = self.e, self.ev
+        lanes = ev.position(self.lane, p)[part]
+
+        def at(x: Operand, k: int) -> Any:
+            if x == self.lane:
+                return e.lane(lanes, k)
+            if x == axis:
+                return e.index(ev.window(axis).first)
+            return ev.value(x, Point({})).parts[0]
+
+        indices = [[(at(x, k), True) for x in op.index] for k in range(e.lanes)]
+        return [ev.memory.address(op.tensor, index)[0] for index in indices]
+
+    def load(self, op: Load, axis: str, tile: Tile, p: Point) -> None:
+        """Fills a tile with a panel's rows."""
+        e, ev, tensor = self.e, self.ev, op.tensor
+        dtype = ev.memory.dtype_of(tensor)
+        raw, kind = storage.MEMORY[dtype], kind_for(dtype, ev.float)
+        for part in range(p.parts):
+            starts = self.starts(op, axis, p, part)
+
+            def block(i: Any, _: list[Any], starts: list[Any] = starts, part: int = part) -> None:
+                rows: list[Any] = []
+                for start in starts:
+                    x = e.read(raw, ev.slots["pointer", tensor], e.add(start, i), e.lanes)
+                    rows.append(storage.widen(e, x, dtype, kind))
+                for n, x in enumerate(e.transpose(rows)):
+                    at = {**p.at, axis: e.add(i, n)}
+                    offset = e.add(tile.offset(e, at, self.lane), part * e.lanes)
+                    e.write(x, tile.base, offset)
+
+            e.loop(0, ev.window(axis).count, e.lanes, [], block, name=axis)
+
+    def store(self, op: Store, axis: str, p: Point) -> None:
+        """Writes a panel's rows to memory. Lanes past the end write the last row once more."""
+        e, ev, tensor = self.e, self.ev, op.tensor
+        dtype = ev.memory.dtype_of(tensor)
+        kind = kind_for(dtype, ev.float)
+        starts = [self.starts(op, axis, p, part) for part in range(p.parts)]
+
+        def block(i: Any, _: list[Any]) -> None:
+            with ev.scope():
+                values = [ev.value(op.value, p.on(axis, e.add(i, n))) for n in range(e.lanes)]
+            for part, rows in enumerate(starts):
+                columns = [e.convert(v.part(part), kind) for v in values]
+                columns = [x if lanes_of(x) else e.splat(x) for x in columns]
+                ev.memory.look(columns)
+                for start, x in zip(rows, e.transpose(columns), strict=True):
+                    at = e.add(start, i)
+                    e.write(storage.narrow(e, x, dtype), ev.slots["pointer", tensor], at)
+
+        e.loop(0, ev.window(axis).count, e.lanes, [], block, name=axis)

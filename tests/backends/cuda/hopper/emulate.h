@@ -1,0 +1,345 @@
+// A Hopper multiprocessor on one CPU thread: runs a generated kernel's text with every thread of a block as a fiber.
+// Bulk copies arrive late and at random, wgmma groups finish as late as they may, and threads take turns at random: a
+// missing wait or an early release gives wrong numbers or a deadlock, which is reported.
+#include <ucontext.h>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <vector>
+
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int64_t i64;
+typedef uint16_t u16;
+#define DEVICE inline
+#define __global__
+#define __shared__
+#define __restrict__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __align__(n)
+#define NEG_INF (-INFINITY)
+#define POS_INF INFINITY
+#define QUIET_NAN NAN
+#define FULL 0xffffffffu
+#define ROWS for (int r = 0; r < 2; r++)
+#define EACH for (int x = 0; x < 4; x++)
+
+struct Index { int x; };
+struct Description { char* base; int rank; i64 size[5], step[5]; int box[5]; };   // steps in bytes; dimension 0 is dense
+struct TensorMap { Description* description; char rest[120]; };
+
+// ---- fibers
+
+struct Fiber { ucontext_t context; char* stack; bool over = false; int thread; const char* at = "start"; };
+struct Rendezvous { int arrived = 0; u64 round = 0; std::vector<u64> put, got; };
+struct Barrier { int count = 0, pending = 0; i64 bytes = 0; u32 phase = 0; };
+struct Named { int arrived = 0; u64 round = 0; };
+struct Copy { u32 to; const Description* map; u32 full; int at[5]; };
+struct Product { std::function<void()> run; };
+struct Group { std::vector<Product> open; std::deque<std::vector<Product>> under_way; };
+
+inline unsigned char arena[1 << 18] __attribute__((aligned(1024)));
+inline std::vector<Fiber> fibers;
+inline ucontext_t scheduler;
+inline Fiber* self;
+inline Index threadIdx, blockIdx, gridDim;
+inline std::map<u32, Barrier> barriers;
+inline std::map<u32, Named> named;
+inline std::vector<Rendezvous> warps, groups_meet;
+inline std::vector<Group> groups;
+inline std::vector<Copy> copies;
+inline std::vector<std::vector<std::function<void()>>> leaving;
+inline Rendezvous block_meet;
+inline u64 random_state = 1, idle;
+#define memory arena_memory
+inline unsigned char* arena_memory = arena;
+
+inline u32 draw(u32 n) {
+  random_state ^= random_state << 13; random_state ^= random_state >> 7; random_state ^= random_state << 17;
+  return (u32)((random_state >> 20) % n);
+}
+__attribute__((noinline)) inline void pause_at(const char* what) {
+  self->at = what;
+  swapcontext(&self->context, &scheduler);
+  threadIdx.x = self->thread;
+}
+template<class F> inline void until(const char* what, F ready) { while (!ready()) pause_at(what); idle = 0; }
+
+// all threads of a set give a value and see everyone's
+inline std::vector<u64> meet(Rendezvous& m, int size, int place, u64 value, const char* what) {
+  if ((int)m.put.size() != size) m.put.resize(size);
+  const u64 round = m.round;
+  m.put[place] = value;
+  if (++m.arrived == size) { m.got = m.put; m.arrived = 0; m.round++; }
+  else until(what, [&] { return m.round != round; });
+  return m.got;
+}
+inline Rendezvous& my_warp() { return warps[threadIdx.x / 32]; }
+inline int my_group() { return threadIdx.x / 128; }
+template<class T> inline T as(u64 v) { T x; memcpy(&x, &v, sizeof x); return x; }
+template<class T> inline u64 bits(T x) { u64 v = 0; memcpy(&v, &x, sizeof x); return v; }
+template<class T> inline T __shfl_sync(u32, T x, int from) { return as<T>(meet(my_warp(), 32, threadIdx.x % 32, bits(x), "shfl")[from]); }
+template<class T> inline T __shfl_xor_sync(u32, T x, int mask) {
+  const int lane = threadIdx.x % 32;
+  return as<T>(meet(my_warp(), 32, lane, bits(x), "shfl_xor")[lane ^ mask]);
+}
+inline bool __all_sync(u32, bool x) {
+  bool all = true;
+  for (u64 v : meet(my_warp(), 32, threadIdx.x % 32, x, "all")) all = all && v;
+  return all;
+}
+inline void __syncthreads() { meet(block_meet, (int)fibers.size(), threadIdx.x, 0, "syncthreads"); }
+inline u32 atomicAdd(u32* p, u32 n) { const u32 old = *p; *p += n; return old; }
+
+// ---- barriers
+
+inline u32 shared_address(const void*) { return 0; }
+inline void barrier_init(u32 b, u32 count) { barriers[b] = Barrier{(int)count, (int)count, 0, 0}; }
+inline void barriers_ready() {}
+inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
+inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
+inline Barrier& at(u32 b) { if (!barriers.count(b)) fail("no barrier there"); return barriers[b]; }
+inline void arrive(u32 b) { Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
+inline void expect(u32 b, u32 bytes) { Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
+inline void wait(u32 b, u32 parity) { Barrier& x = at(b); until("wait", [&] { return (x.phase & 1) != (parity & 1); }); }
+inline void named_arrive(u32 id, u32 threads) { Named& n = named[id]; if (++n.arrived == (int)threads) { n.arrived = 0; n.round++; } }
+inline void named_sync(u32 id, u32 threads) {
+  Named& n = named[id];
+  const u64 round = n.round;
+  named_arrive(id, threads);
+  until("named_sync", [&] { return n.round != round; });
+}
+inline void shared_put(u32 a, int x) { memcpy(arena + a, &x, 4); }
+inline int shared_get(u32 a) { int x; memcpy(&x, arena + a, 4); return x; }
+template<int N> inline void fewer_registers() {}
+template<int N> inline void more_registers() {}
+
+template<int STAGES> struct Cursor {
+  u32 stage = 0, parity;
+  Cursor(u32 first) : parity(first) {}
+  void step() { if (++stage == STAGES) { stage = 0; parity ^= 1; } }
+};
+
+// ---- bulk copies between tensors and tiles of 128-byte rows, swizzled
+
+inline u32 swizzled(u32 a) { return a ^ (((a >> 7) & 7) << 4); }
+template<class F> inline void each_box(const Description& m, const int* at, F f) {
+  int n[5] = {0, 0, 0, 0, 0};
+  u32 place = 0;
+  for (;;) {
+    bool inside = true;
+    i64 from = 0;
+    for (int k = 0; k < m.rank; k++) {
+      const i64 p = at[k] + n[k];
+      inside = inside && p >= 0 && p < m.size[k];
+      from += p * (k ? m.step[k] : 2);
+    }
+    f(place, inside, from);
+    place += 2;
+    int k = 0;
+    while (k < m.rank && ++n[k] == m.box[k]) n[k++] = 0;
+    if (k == m.rank) return;
+  }
+}
+inline void deliver(const Copy& c) {
+  u32 bytes = 0;
+  each_box(*c.map, c.at, [&](u32 place, bool inside, i64 from) {
+    u16 x = 0;
+    if (inside) memcpy(&x, c.map->base + from, 2);
+    memcpy(arena + swizzled(c.to + place), &x, 2);
+    bytes += 2;
+  });
+  Barrier& b = at(c.full);
+  b.bytes -= bytes;
+  settle_barrier(b);
+}
+template<class... C> inline void copy_in(u32 to, const TensorMap* map, u32 full, C... c) {
+  if ((int)sizeof...(c) != map->description->rank) fail("a copy has another rank than its map");
+  copies.push_back(Copy{to, map->description, full, {c...}});
+}
+template<class... C> inline void copy_out(const TensorMap* map, u32 from, C... c) {
+  const Copy copy{from, map->description, 0, {c...}};
+  leaving[threadIdx.x].push_back([copy] {
+    each_box(*copy.map, copy.at, [&](u32 place, bool inside, i64 to) {
+      if (inside) memcpy(copy.map->base + to, arena + swizzled(copy.to + place), 2);
+    });
+  });
+}
+inline void copy_commit() {}
+inline void copy_read_out() { for (auto& f : leaving[threadIdx.x]) f(); leaving[threadIdx.x].clear(); }
+inline void copy_finish() { copy_read_out(); }
+inline void written_for_copies() {}
+inline void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
+  const int lane = threadIdx.x % 32;
+  const auto to = meet(my_warp(), 32, lane, a, "stmatrix");
+  const u32 x[4] = {x0, x1, x2, x3};
+  for (int m = 0; m < 4; m++) {
+    const auto all = meet(my_warp(), 32, lane, x[m], "stmatrix");
+    for (int r = 0; r < 8; r++) if (lane == 4 * r + lane % 4) { const u32 v = (u32)all[lane]; memcpy(arena + to[8 * m + r] + 4 * (lane % 4), &v, 4); }
+  }
+}
+
+// ---- wgmma
+
+template<class T> inline float value_of(u16 x);
+struct f16 {}; struct bf16 {};
+inline float bf16_value(u16 x) { const u32 v = (u32)x << 16; float y; memcpy(&y, &v, 4); return y; }
+inline float f16_value(u16 x) { _Float16 h; memcpy(&h, &x, 2); return (float)h; }
+template<> inline float value_of<f16>(u16 x) { return f16_value(x); }
+template<> inline float value_of<bf16>(u16 x) { return bf16_value(x); }
+inline u16 to_bf16(float x) {
+  u32 v; memcpy(&v, &x, 4);
+  if (x != x) return 0x7fff;
+  return (u16)((v + 0x7fff + ((v >> 16) & 1)) >> 16);
+}
+inline u16 to_f16(float x) { const _Float16 h = (_Float16)x; u16 v; memcpy(&v, &h, 2); return v; }
+inline u32 pack_bf16(float lo, float hi) { return to_bf16(lo) | (u32)to_bf16(hi) << 16; }
+inline u32 pack_f16(float lo, float hi) { return to_f16(lo) | (u32)to_f16(hi) << 16; }
+inline u64 rows_descriptor(u32 a) { return a; }
+inline u64 columns_descriptor(u32 a, u32 slab) { return (u64)slab << 32 | a; }
+inline void group_fence() {}
+inline void group_commit() {
+  meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "commit");
+  if (threadIdx.x % 128 == 0) { Group& g = groups[my_group()]; g.under_way.push_back(g.open); g.open.clear(); }
+  meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "commit");
+}
+template<int PENDING> inline void group_wait() {
+  meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "group_wait");
+  if (threadIdx.x % 128 == 0) {
+    Group& g = groups[my_group()];
+    while ((int)g.under_way.size() > PENDING) { for (auto& p : g.under_way.front()) p.run(); g.under_way.pop_front(); }
+  }
+  meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "group_wait");
+}
+template<class T, int N> inline void pin(T (&d)[N]) { asm volatile("" : : "r"(d) : "memory"); }
+
+// the whole group's fragment as a matrix of 64 rows
+template<class P> inline void each_element(int columns, P put) {
+  for (int t = 0; t < 128; t++) for (int e = 0; e < columns / 2; e++)
+    put(t, e, 16 * (t / 32) + (t % 32) / 4 + 8 * ((e >> 1) & 1), 8 * (e / 4) + 2 * (t % 4) + (e & 1));
+}
+template<class T> inline float shared_value(u32 a) { u16 x; memcpy(&x, arena + swizzled(a), 2); return value_of<T>(x); }
+
+template<class T, int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> inline void rows_by_rows(float (&d)[N], u64 a, u64 b) {
+  const auto all = meet(groups_meet[my_group()], 128, threadIdx.x % 128, (u64)&d[0], "rows_by_rows");
+  if (threadIdx.x % 128 == 0) groups[my_group()].open.push_back(Product{[all, a, b] {
+    std::vector<float> x(64 * STEPS * 16), y(2 * N * STEPS * 16);
+    // adding stage offsets happened in units of 16 bytes
+    const u32 pa = (u32)a, pb = (u32)(b & 0xffffffffu);
+    for (int k = 0; k < STEPS * 16; k++) {
+      for (int r = 0; r < 64; r++) x[r * STEPS * 16 + k] = shared_value<T>(pa + (k / 64) * SLAB_A + r * 128 + (k % 64) * 2);
+      for (int r = 0; r < 2 * N; r++) y[r * STEPS * 16 + k] = shared_value<T>(pb + (k / 64) * SLAB_B + r * 128 + (k % 64) * 2);
+    }
+    each_element(2 * N, [&](int t, int e, int row, int column) {
+      float* out = (float*)all[t];
+      float s = ADD ? out[e] : 0.f;
+      const float *p = &x[row * STEPS * 16], *q = &y[column * STEPS * 16];
+      for (int k = 0; k < STEPS * 16; k++) s += p[k] * q[k];
+      out[e] = s;
+    });
+  }});
+}
+template<class T, int STEPS, int N, int M> inline void weights_by_columns(float (&d)[N], u32 (&p)[M], u64 v) {
+  const auto all = meet(groups_meet[my_group()], 128, threadIdx.x % 128, (u64)&d[0], "weights_by_columns");
+  const auto weights = meet(groups_meet[my_group()], 128, threadIdx.x % 128, (u64)&p[0], "weights_by_columns");
+  if (threadIdx.x % 128 == 0) groups[my_group()].open.push_back(Product{[all, weights, v] {
+    const u32 slab = (u32)(v >> 32), base = (u32)v;
+    std::vector<float> x(64 * STEPS * 16), y(STEPS * 16 * 2 * N);
+    each_element(STEPS * 16, [&](int t, int e, int row, int column) {
+      const u32 word = ((u32*)weights[t])[e / 2];
+      x[row * STEPS * 16 + column] = value_of<T>((u16)(e & 1 ? word >> 16 : word));
+    });
+    for (int k = 0; k < STEPS * 16; k++) for (int n = 0; n < 2 * N; n++)
+      y[k * 2 * N + n] = shared_value<T>(base + (n / 64) * slab + k * 128 + (n % 64) * 2);
+    std::vector<float> o(64 * 2 * N);
+    each_element(2 * N, [&](int t, int e, int row, int column) { o[row * 2 * N + column] = ((float*)all[t])[e]; });
+    for (int r = 0; r < 64; r++) for (int k = 0; k < STEPS * 16; k++) {
+      const float w = x[r * STEPS * 16 + k];
+      for (int n = 0; n < 2 * N; n++) o[r * 2 * N + n] += w * y[k * 2 * N + n];
+    }
+    each_element(2 * N, [&](int t, int e, int row, int column) { ((float*)all[t])[e] = o[row * 2 * N + column]; });
+  }});
+}
+#define STAGE_UNIT 1
+template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
+template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
+template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v) { weights_by_columns<bf16, S>(d, p, v); }
+template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v) { weights_by_columns<f16, S>(d, p, v); }
+
+// ---- numbers
+
+inline float exp2_(float x) { return std::exp2(x); }
+inline float log2_(float x) { return std::log2(x); }
+inline float reciprocal(float x) { return 1.f / x; }
+inline float __frcp_rn(float x) { return 1.f / x; }
+inline float __fsqrt_rn(float x) { return std::sqrt(x); }
+inline float __frsqrt_rn(float x) { return 1.f / std::sqrt(x); }
+inline float max_nan(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
+inline float min_nan(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
+struct uint2 { u32 x, y; };
+inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
+
+// ---- running a block
+
+inline std::function<void()> kernel_body;
+inline void fiber_main() { threadIdx.x = self->thread; kernel_body(); self->over = true; swapcontext(&self->context, &scheduler); }
+inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> body) {
+  kernel_body = body;
+  random_state = seed * 0x9E3779B97F4A7C15ull + 1;
+  gridDim.x = blocks;
+  const size_t size = 256 << 10;
+  std::vector<char> stacks((size_t)threads * size);
+  for (int b = 0; b < blocks; b++) {
+    blockIdx.x = b;
+    fibers.assign(threads, Fiber());
+    warps.assign(threads / 32, Rendezvous());
+    groups_meet.assign(threads / 128, Rendezvous());
+    groups.assign(threads / 128, Group());
+    leaving.assign(threads, {});
+    block_meet = Rendezvous();
+    barriers.clear(); named.clear(); copies.clear();
+    memset(arena, 0xff, sizeof arena);
+    for (int t = 0; t < threads; t++) {
+      Fiber& f = fibers[t];
+      f.thread = t;
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = &stacks[(size_t)t * size];
+      f.context.uc_stack.ss_size = size;
+      f.context.uc_link = &scheduler;
+      makecontext(&f.context, fiber_main, 0);
+    }
+    int alive = threads;
+    idle = 0;
+    while (alive) {
+      // warps in random order, threads of a warp in turn
+      const int w = (int)draw(threads / 32);
+      for (int t = 32 * w; t < 32 * w + 32; t++) {
+        Fiber& f = fibers[t];
+        if (f.over) continue;
+        self = &f;
+        swapcontext(&scheduler, &f.context);
+        if (f.over) alive--;
+      }
+      if (!copies.empty() && draw(8) == 0) {
+        const size_t k = draw((u32)copies.size());
+        const Copy c = copies[k];
+        copies.erase(copies.begin() + k);
+        deliver(c);
+        idle = 0;
+      }
+      if (++idle > 200000) {
+        printf("emulator: block %d hangs;", b);
+        for (int t = 0; t < threads; t += 32) printf(" warp %d: %s", t / 32, fibers[t].over ? "over" : fibers[t].at);
+        printf("\n"); fflush(stdout);
+        return 1;
+      }
+    }
+  }
+  return 0;
+}

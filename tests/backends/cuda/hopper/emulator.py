@@ -1,0 +1,205 @@
+"""Runs the text of a Hopper kernel on the CPU: `emulate.h` takes the place of the device header."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from tilec.backends.cuda.hopper.emit import Map_, Source
+from tilec.backends.cuda.hopper.launch import blocks
+from tilec.scalar import Number
+
+HERE = Path(__file__).parent
+SHARED = (
+    "clear",
+    "scale",
+    "sigmoid_",
+    "tanh_",
+    "regular",
+    "divisor_scale",
+    "divide",
+    "floor_div",
+    "floor_mod",
+    "least",
+    "greatest",
+    "narrow",
+    "quad_sum",
+    "quad_max",
+    "quad_min",
+    "quad_max_nan",
+    "quad_min_nan",
+)
+"""What the emulator takes from the device header as it is."""
+
+
+class Description(ctypes.Structure):
+    """A tensor map as the emulator reads it."""
+
+    _fields_ = [
+        ("base", ctypes.c_void_p),
+        ("rank", ctypes.c_int),
+        ("size", ctypes.c_int64 * 5),
+        ("step", ctypes.c_int64 * 5),
+        ("box", ctypes.c_int * 5),
+    ]
+
+
+class TensorMap(ctypes.Structure):
+    """The argument: a pointer to the description."""
+
+    _fields_ = [("description", ctypes.POINTER(Description)), ("rest", ctypes.c_char * 120)]
+
+
+def available() -> bool:
+    """Whether there is a C++ compiler."""
+    return shutil.which("g++") is not None
+
+
+def translate(source: Source) -> str:
+    """The kernel's text for the CPU."""
+    header, _, kernel = source.text.partition('extern "C" __global__')
+    lines = header.split("\n")
+    kept: list[str] = []
+    k = 0
+    while k < len(lines):
+        m = re.match(r"(template<.*?> )?DEVICE \w+ (\w+)\(", lines[k])
+        if m and m[2] in SHARED:
+            n = k
+            while lines[n].count("}") == 0 or not (
+                lines[n].rstrip().endswith("}") and (n > k or lines[k].rstrip().endswith("}"))
+            ):
+                n += 1
+            body = lines[k : n + 1]
+            while sum(x.count("{") - x.count("}") for x in body):
+                n += 1
+                body = lines[k : n + 1]
+            kept += body
+            k = n
+        k += 1
+    kernel = kernel.replace("extern __shared__ __align__(1024) unsigned char memory[];", "")
+    # stage offsets are in descriptor units of 16 bytes
+    kernel = re.sub(
+        r"_(rows|columns) \+ \(u64\)\((\w+\.stage) \* (\d+)\)",
+        lambda m: f"_{m[1]} + (u64)({m[2]} * {int(m[3]) * 16})",
+        kernel,
+    )
+    calls = []
+    for n, p in enumerate(source.parameters):
+        kind = re.sub(r"__\w+__|const |__restrict__", "", p.ctype).strip()
+        calls.append(f"*({kind}*)a[{n}]")
+    launch = (
+        f'extern "C" int launch(void** a, int blocks, u64 seed) {{\n'
+        f"  return run_blocks(blocks, {source.threads}, seed, [=] {{ {source.name}({', '.join(calls)}); }});\n}}\n"
+    )
+    return '#include "emulate.h"\n' + "\n".join(kept) + '\nextern "C"' + kernel + launch
+
+
+def build(source: Source, folder: Path | None = None) -> ctypes.CDLL:
+    """The kernel as a library of this machine."""
+    text = translate(source)
+    folder = folder or Path(tempfile.gettempdir()) / "tilec_emulator"
+    folder.mkdir(exist_ok=True)
+    key = hashlib.sha256((text + (HERE / "emulate.h").read_text()).encode()).hexdigest()[:24]
+    library = folder / f"{key}.so"
+    if not library.exists():
+        file = folder / f"{key}.cpp"
+        file.write_text(text)
+        flags = [
+            "-O2",
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            "-w",
+            "-fno-strict-aliasing",
+            "-I",
+            str(HERE),
+        ]
+        done = subprocess.run(
+            ["g++", *flags, str(file), "-o", str(library)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(done.stderr[:4000])
+    return ctypes.CDLL(str(library))
+
+
+def description(m: Map_, array: np.ndarray) -> Description:
+    """What a tensor map of an array says."""
+    others = [k for k in range(array.ndim) if k not in (m.feature, m.row)]
+    if m.slabs:
+        size = [64, array.shape[m.row], m.width // 64, *(array.shape[k] for k in others)]
+        step = [2, array.strides[m.row], 128, *(array.strides[k] for k in others)]
+        box = [64, m.rows, m.width // 64, *(1 for _ in others)]
+    else:
+        size = [array.shape[m.feature], array.shape[m.row], *(array.shape[k] for k in others)]
+        step = [2, array.strides[m.row], *(array.strides[k] for k in others)]
+        box = [64, m.rows, *(1 for _ in others)]
+    pad = [0] * (5 - len(size))
+    return Description(
+        array.ctypes.data,
+        len(size),
+        (ctypes.c_int64 * 5)(*size, *pad),
+        (ctypes.c_int64 * 5)(*step, *pad),
+        (ctypes.c_int * 5)(*box, *pad),
+    )
+
+
+def run(
+    source: Source,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, Number],
+    *,
+    seed: int = 1,
+    processors: int = 2,
+) -> None:
+    """Runs the kernel on NumPy arrays: it writes the outputs among them. Raises RuntimeError where it hangs."""
+    library = build(source)
+    kept: list[object] = []
+    plain = {
+        source.names[n]: n
+        for n in (*source.plan.structure.kernel.dims, *source.plan.structure.kernel.arguments)
+    }
+    counter = np.zeros(1, np.uint32)
+    last = ""
+    for p in source.parameters:
+        match p.kind:
+            case "map":
+                assert p.map is not None
+                d = description(p.map, arrays[p.map.tensor])
+                kept += [d]
+                kept.append(TensorMap(ctypes.pointer(d)))
+                continue
+            case "pointer":
+                last = p.name
+                kept.append(ctypes.c_void_p(arrays[last].ctypes.data))
+            case "stride":
+                a = arrays[last]
+                kept.append(ctypes.c_int64(a.strides[p.dim] // a.itemsize))
+            case "dim":
+                kept.append(ctypes.c_int(int(sizes[plain[p.name]])))
+            case "scalar":
+                value = sizes[plain[p.name]]
+                kept.append(
+                    ctypes.c_float(value)
+                    if "float" in p.ctype
+                    else ctypes.c_bool(value)
+                    if "bool" in p.ctype
+                    else ctypes.c_int64(int(value))
+                )
+            case _:
+                kept.append(ctypes.c_void_p(counter.ctypes.data))
+    given = [x for x in kept if not isinstance(x, Description)]
+    args = (ctypes.c_void_p * len(given))(*(ctypes.addressof(x) for x in given))  # type: ignore[arg-type]
+    if library.launch(args, blocks(source, sizes, processors), ctypes.c_uint64(seed)):
+        raise RuntimeError("the kernel hangs")
+    assert counter[0] == 0 or all(p.kind != "counter" for p in source.parameters)

@@ -1,0 +1,189 @@
+"""The general CUDA emitter: its kernels, run on the host as plain C++, against the interpreter."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilec
+from tests.backends.cuda import host
+from tests.programs import CAUSAL, GROUPED, TABLE
+from tilec import pipeline
+from tilec.backends.cuda import arch, nvrtc
+from tilec.backends.cuda.simt.lower import lower
+from tilec.backends.cuda.target import generate
+from tilec.backends.reference import interpreter
+from tilec.dtypes import kind
+
+EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/*.tile"))
+ALL = bool(os.environ.get("TILEC_CUDA_ALL"))
+"""Whether every example is compiled for every architecture (minutes); else a few are."""
+
+needs_compiler = pytest.mark.skipif(
+    host.COMPILER is None, reason="no g++ here to run kernels on the host"
+)
+
+TWO_SUMS = """
+kernel two(X[M, N], W: f32[N], n: int) -> S: f64[i], C: i64[i], A: bool[i], D: f16[i, j]:
+    axis j < N
+    Y = X[i, j] * W[j] if j % 3 != n else -inf
+    S = logsumexp[j](Y)
+    C = sum[j](1 if X[i, j] > 0 else 0)
+    A = any[j](X[i, j] > 2.5)
+    D = exp(Y)
+sizes M=5, N=300
+"""
+
+PRODUCTS = """
+kernel products(A[B, M, K], C[B, K, N], s: int[B]) -> O[b, i, j], T: f32[b]:
+    O = sum[k](A[b, i, k] * C[b, k, j]) + floor(s[b] / 2) + uniform(7, b, i, j)
+    T = sum[i, j](O * O)
+sizes B=2, M=70, K=33, N=9
+""".replace("s: int[B]", "s: i32[B]")
+
+RANDOM = {
+    "causal": CAUSAL,
+    "grouped": GROUPED,
+    "table": TABLE,
+    "two": TWO_SUMS,
+    "products": PRODUCTS,
+}
+
+
+def tiles(kernel, dtype="f32", sizes=None, extents=None):
+    """The kernel in tiles, and the sizes it is for."""
+    known = {**kernel._source.sizes, **(sizes or {})}
+    ir = kernel._for_types(dict.fromkeys(kernel._source.untyped, dtype))
+    online = pipeline.run(ir, pipeline.tensor_pipeline())
+    fixed = {d: known[d] for d in pipeline.module("specialise").static_dims(online)}
+    return ir, pipeline.run(online, pipeline.tile_pipeline(fixed, extents or {}, "cuda"))
+
+
+def check(
+    kernel, arrays, scalars, dtype="f32", sizes=None, extents=None, tolerance=2e-5, **options
+):
+    """Runs a kernel on the host and compares it with the interpreter."""
+    ir, tiled = tiles(kernel, dtype, sizes, extents)
+    got = host.run(tiled, arrays, scalars, **options)
+    want = interpreter.run(ir, arrays, scalars).outputs
+    for o in ir.outputs:
+        if kind(o.dtype) == "float":
+            g = np.asarray(got[o.name], np.float64)
+            np.testing.assert_allclose(g, want[o.name], tolerance, tolerance, err_msg=o.name)
+        else:
+            np.testing.assert_array_equal(got[o.name], want[o.name], o.name)
+
+
+def scalars_of(kernel, sizes, given=None):
+    return kernel.environment(sizes, given)[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("name", RANDOM)
+def test_programs(name, backwards):
+    kernel = tilec.compile(RANDOM[name])
+    given = {"n": 1} if name == "two" else {}
+    arrays = kernel.sample(3)
+    tolerance = 2e-3 if name == "two" else 2e-5
+    check(kernel, arrays, scalars_of(kernel, {}, given), tolerance=tolerance, backwards=backwards)
+
+
+@needs_compiler
+def test_sizes_from_none_to_several_tiles():
+    kernel = tilec.compile(CAUSAL)
+    for m, n in [(0, 3), (3, 0), (1, 1), (64, 65), (130, 131)]:
+        sizes = {"M": m, "N": n}
+        arrays = kernel.sample(1, **sizes)
+        check(kernel, arrays, scalars_of(kernel, sizes), sizes=sizes)
+
+
+@needs_compiler
+def test_little_shared_memory_moves_tiles_to_the_workspace():
+    kernel = tilec.compile(CAUSAL)
+    module = lower(tiles(kernel)[1], 4096)
+    assert module.functions[0].shared <= 4096
+    assert module.functions[0].workspace > 0
+    check(kernel, kernel.sample(1), scalars_of(kernel, {}), limit=4096)
+
+
+@needs_compiler
+def test_strides_and_narrow_types():
+    kernel = tilec.compile(CAUSAL)
+    shape = {"M": 20, "N": 24, "D": 8, "E": 12}
+    q, k, v = (np.asarray(x, np.float16) for x in kernel.sample(5, **shape).values())
+    q, k = np.asfortranarray(q), k[:, :, ::-1]
+    v = np.broadcast_to(v[:, :1], v.shape)
+    arrays = {"Q": q, "K": k, "V": v}
+    check(kernel, arrays, scalars_of(kernel, shape), dtype="f16", sizes=shape, tolerance=2e-3)
+
+
+@needs_compiler
+def test_what_is_masked_contributes_nothing():
+    kernel = tilec.compile(CAUSAL)
+    arrays = kernel.sample(2)
+    arrays["V"][:, :, 20:] = np.nan
+    arrays["K"][:, :, 21] = np.inf
+    check(kernel, arrays, scalars_of(kernel, {}))
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("name", ["causal", "paged"])
+def test_tensor_cores(name, dtype):
+    kernel = tilec.load(EXAMPLES[0].parent / f"{name}.tile")
+    sizes = {d: n for d, n in {"B": 1, "H": 2, "M": 70, "N": 90, "D": 32, "E": 48}.items() if d in kernel.dims}
+    sizes |= {"HK": 1, "NP": 9, "MP": 7, "P": 16} if name == "paged" else {}
+    ir, tiled = tiles(kernel, dtype, sizes)
+    assert lower(tiled, host.LIMIT).text.count("tl::products<") >= 2
+    arrays = kernel.sample(4, dtype=dtype, **sizes)
+    if name == "causal":
+        arrays["V"][:, :, 80:] = np.nan
+        arrays["K"][:, :, 85, 3] = np.inf
+    check(kernel, arrays, scalars_of(kernel, sizes), dtype, sizes, tolerance=3e-2)
+
+
+def test_double_precision_is_kept():
+    kernel = tilec.compile(CAUSAL)
+    assert "typedef double real;" in lower(tiles(kernel, "f64")[1], 96 << 10).text
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_every_example_fits(path):
+    kernel = tilec.load(path)
+    for limit in (99 << 10, 227 << 10):
+        module = lower(tiles(kernel, "f16")[1], limit)
+        assert all(f.shared <= limit for f in module.functions)
+        assert all(f.workspace == 0 for f in module.functions)
+
+
+def test_the_text_reads_like_the_program():
+    text = lower(tiles(tilec.load(EXAMPLES[0].parent / "causal.tile"))[1], 96 << 10).text
+    assert "contract(q, k, over=d)   " in text
+    assert "causal.tile:3" in text
+    assert "for (int d = 0; d < 64; ++d)" in text
+
+
+SOME = [("causal", "f16", "sm_90a"), ("document", "f32", "sm_80")]
+EVERY = [
+    (p.stem, t, a) for p in EXAMPLES for t in ("f32", "f16", "bf16") for a in ("sm_80", "sm_90a")
+]
+
+
+@pytest.mark.parametrize(("name", "dtype", "target"), EVERY if ALL else SOME)
+def test_compiles(name, dtype, target):
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    kernel = tilec.load(EXAMPLES[0].parent / f"{name}.tile")
+    code = generate(tiles(kernel, dtype)[1], target)
+    made = nvrtc.compile(code.text, target)
+    assert set(made.usage) == {f.name for f in code.module.functions}
+    for f in code.module.functions:
+        use = made.usage[f.name]
+        assert use.shared == 0, "all shared memory is the model's"
+        assert f.shared <= arch.shared_limit(target)
+        assert use.registers * f.threads <= 1 << 16
+        assert use.spill_stores == 0
+    assert not made.warnings
