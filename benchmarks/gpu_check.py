@@ -315,8 +315,12 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--cases", help="the folder with runner.py")
-    p.add_argument("--target", default="cuda", help="comma between several: cuda,cuda:sm_80")
-    p.add_argument("--emitters", default="simt", help="those to time")
+    p.add_argument(
+        "--target",
+        default="cuda",
+        help="comma between several: cuda,cuda:sm_90,cuda:sm_80 (without the a, it is the general emitter)",
+    )
+    p.add_argument("--emitters", default="simt,hopper", help="those to time")
     p.add_argument("--only", default="", help="starts of ids of cases")
     p.add_argument("--parts", default="odd,speed,cases")
     p.add_argument("--jobs", type=int, default=8)

@@ -58,7 +58,7 @@ def difference(
             return f"{name}: {np.isnan(g).sum()} NaN, expected {np.isnan(w).sum()}"
         with np.errstate(invalid="ignore"):
             off = np.where((g == w) | np.isnan(w), 0, np.abs(g - w))
-        if not (off <= atol + rtol * np.abs(w)).all():
+        if not (off <= atol + rtol * np.abs(np.nan_to_num(w))).all():
             return f"{name}: off by {off.max():.3g}"
     return None
 

@@ -82,4 +82,4 @@ def test_fusion_keeps_the_scores_out_of_hbm() -> None:
     matrix = 4 * 4096 * 4096
     assert stated["lower"] > 6 * matrix
     assert stated["fuse"] == 4 * 6 * 4096 * 64  # Q, K, V in, the result out and stored
-    assert stated["place"] < matrix / 2
+    assert stated["place"] < 0.6 * matrix  # K and V again for each block of rows, no scores

@@ -72,12 +72,21 @@ def target_of(devices: Mapping[str, str]) -> str:
     return "cuda" if "cuda" in devices.values() else "cpu"
 
 
-def runner(kernel: Kernel, target: str, schedule: Mapping[str, object] | None = None) -> Runner:
-    """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles."""
-    if on_gpu(target):
-        from tilec.backends.cuda import target as cuda
+def runner(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: tuple[Kernel, Mapping[str, int]] | None = None,
+) -> Runner:
+    """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
-        return cuda.compile(kernel, target, schedule)
+    `online`: the kernel before it was cut in tiles and the sizes of the call, for targets that choose the tiles themselves.
+    """
+    if on_gpu(target):
+        from tilec.backends.cuda import execute
+        from tilec.backends.cuda.target import Online
+
+        return execute.executable(kernel, target, schedule, Online(*online) if online else None)
     return _cpu(kernel) if target == "cpu" else _reference(kernel)
 
 
@@ -114,14 +123,8 @@ def _cpu(kernel: Kernel) -> Runner:
     return run
 
 
-def source(
-    kernel: Kernel, form: str, target: str = "cpu", schedule: Mapping[str, object] | None = None
-) -> str:
-    """The code made for placed tiles: `llvm`, or `asm` for this processor; `cuda`, `ptx` or `sass` for a GPU."""
-    if form in GPU_FORMS:
-        from tilec.backends.cuda import target as cuda
-
-        return cuda.source(cuda.code_for(kernel, target, schedule), form)
+def source(kernel: Kernel, form: str) -> str:
+    """The code that the CPU target makes for placed tiles: `llvm`, or `asm` for this processor."""
     from tilec.backends.cpu import jit
     from tilec.backends.cpu.lower import lower
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +78,34 @@ def _processor() -> Iterator[Finding]:
 def _gpu() -> Iterator[Finding]:
     driver = next((n for n in ("libcuda.so.1", "nvcuda.dll") if _loads(n)), None)
     yield Finding("cuda driver", driver or "none found: no CUDA device can be used")
-    yield _optional("cupy-cuda12x", "not installed", "pip install 'tilec[cuda]'")
-    yield _optional("cuda-bindings", "not installed", "pip install 'tilec[cuda]'")
-    yield Finding("cuda target", "not in this version of tilec: kernels run on cpu and reference")
+    for name in ("cupy-cuda13x", "cuda-bindings", "nvidia-cuda-nvrtc"):
+        yield _optional(name, "not installed", "pip install 'tilec[cuda]'")
+    yield Finding("nvrtc", _said(_nvrtc))
+    yield Finding("cuda target", _said(_device))
+
+
+def _said(ask: Callable[[], str]) -> str:
+    from tilec.errors import UnsupportedError
+
+    try:
+        return ask()
+    except UnsupportedError as e:
+        return str(e)
+
+
+def _nvrtc() -> str:
+    from tilec.backends.cuda import nvrtc
+
+    known = ", ".join(f"sm_{n}" for n in nvrtc.architectures() if n >= 80)
+    return f"{nvrtc.version()}, for {known}"
+
+
+def _device() -> str:
+    from tilec.backends.cuda import arch, launch
+
+    device = launch.cupy().cuda.Device()
+    name = arch.for_capability(launch.capability(device.id))
+    return f"device {device.id}: {name}, {launch.processors(device.id)} multiprocessors"
 
 
 def _loads(library: str) -> bool:

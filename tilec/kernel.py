@@ -234,7 +234,8 @@ class Kernel:
         key += tuple(fixed.items())
         if key not in self._ready:
             tiles = pipeline.run(online, pipeline.tile_pipeline(fixed, self._tile, target))
-            self._ready[key] = tiles, backend.runner(tiles, target, self._schedule)
+            before = None if self._tile else (online, sizes)
+            self._ready[key] = tiles, backend.runner(tiles, target, self._schedule, before)
         return self._ready[key]
 
     def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
@@ -316,7 +317,13 @@ class Kernel:
         own = self._target if self._target and backend.on_gpu(self._target) else "cuda"
         steps = self._default_steps(own)
         tiles = _last(self.stages(dtype=dtype or "f16", sizes=sizes, steps=steps))
-        return cuda.code_for(tiles, own, self._schedule)
+        online = self._after_tensor_passes(
+            tuple(t.dtype for t in tiles.tensors.values()),
+            self._for_types(dict.fromkeys(self._source.untyped, dtype or "f16")),
+        )
+        known = {**self._source.sizes, **sizes}
+        before = None if self._tile else cuda.Online(online, {d: known[d] for d in online.dims})
+        return cuda.code_for(tiles, own, self._schedule, before)
 
     def traffic(self, *, dtype: DType = "f32", **sizes: int) -> list[tuple[str, Budget]]:
         """The bytes between HBM and on-chip memory as the program stands (`lower`) and after each pass.

@@ -14,10 +14,13 @@ from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.rows import Rows
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.trim import Bound
-import os
-LOC=int(os.environ.get('LOC','2'))
-from tilec.backends.cpu.vector import lanes_of, BYTES, VOID, constant
+from tilec.backends.cpu.vector import BYTES, VOID, constant, lanes_of
 from tilec.ir import Load
+
+LINE = 64
+"""Bytes of a cache line."""
+READ, IN_L2, DATA = 0, 2, 1
+"""The arguments of LLVM's prefetch."""
 
 
 class Panels:
@@ -132,16 +135,17 @@ class Panels:
         else:
             self.nests.emit(stage, None)
 
-    def announce(self, tile: Tile, address: Any) -> None:
-        """Prefetches a block in order."""
-        e = self.e
-        size = BYTES[tile.kind]
-        rows = e.mul(self.ev.window(tile.axes[0]).count, tile.strides[tile.axes[0]] * size)
+    def prefetch(self, tile: Tile, address: Any) -> None:
+        """Asks for a block's cache lines in order: the rows that a register tile reads side by side come too unevenly
+        for the hardware to foresee."""
+        e, outer = self.e, tile.axes[0]
+        size = e.mul(self.ev.window(outer).count, tile.strides[outer] * BYTES[tile.kind])
+        hints = [constant("i32", x) for x in (READ, IN_L2, DATA)]
 
         def line(i: Any, _: list[Any]) -> None:
-            e.call_function("llvm.prefetch.p0", VOID, e.at(address, i, 1), constant("i32", 0), constant("i32", LOC), constant("i32", 1))
+            e.call_function("llvm.prefetch.p0", VOID, e.at(address, i, 1), *hints)
 
-        e.loop(0, rows, 64, [], line, name="prefetch")
+        e.loop(0, size, LINE, [], line, name="prefetch")
 
     def block(self, stage: Stage, name: str, op: Load, tile: Tile) -> None:
         """A block of a tensor: it stays in memory where it lies as it would in scratch."""
@@ -150,13 +154,14 @@ class Panels:
             self.nests.emit(stage, None)
             return
         condition, address = there
-        def there_is() -> list[Any]:
-            self.announce(tile, address)
+
+        def stay() -> list[Any]:
+            self.prefetch(tile, address)
             return [address]
 
         def copy() -> list[Any]:
             self.nests.emit(stage, None)
             return [tile.base]
 
-        (base,) = self.e.branch(condition, there_is, copy, name="copy")
+        (base,) = self.e.branch(condition, stay, copy, name="copy")
         self.ev.held[name] = replace(tile, base=base)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tilec.cli import options
+from tilec.errors import UnsupportedError
 
 CPU = ("llvm", "asm")
 GPU = ("cuda", "ptx", "sass", "cubin")
@@ -39,7 +40,6 @@ def emit(
 
 
 def _gpu(code: object, to: str) -> None:
-    from tilec.backends.cuda import nvrtc
     from tilec.backends.cuda import target as cuda
 
     assert isinstance(code, cuda.Code)
@@ -48,15 +48,19 @@ def _gpu(code: object, to: str) -> None:
         print(code.text)
         return
     if to == "ptx":
-        print(nvrtc.ptx(code.text, code.arch))
+        print(cuda.source(code, to))
         return
     made = cuda.compiled(code)
-    for name, use in made.usage.items():
+    for name, use in ((n, u) for c in made for n, u in c.usage.items()):
         options.say(
             f"{name}: {use.registers} registers, {use.stack} bytes of stack, {use.spill_stores} bytes of spill stores, "
             f"{use.spill_loads} of spill loads"
         )
-    if to == "cubin":
-        sys.stdout.buffer.write(made.cubin)
-    else:
-        print(nvrtc.sass(made.cubin))
+    if to == "sass":
+        print(cuda.source(code, to))
+        return
+    if len(made) > 1:
+        raise UnsupportedError(
+            f"emit: {code.kernel.name} is made of {len(made)} cubins; with --schedule emitter=simt it is one"
+        )
+    sys.stdout.buffer.write(made[0].cubin)

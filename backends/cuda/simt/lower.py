@@ -64,26 +64,28 @@ class Function:
 
 @dataclass(frozen=True)
 class Module:
-    """The CUDA text of a program, without the header, and its kernels in order."""
+    """The CUDA text of a program, without the header, and its kernels by the number of their grid."""
 
     text: str
-    functions: tuple[Function, ...]
+    functions: dict[int, Function]
     arguments: Arguments
 
 
-def lower(kernel: Kernel, limit: int) -> Module:
+def lower(kernel: Kernel, limit: int, skip: Collection[int] = ()) -> Module:
     """The code of a kernel in tiles (after place), for blocks of at most `limit` bytes of shared memory.
+
+    `skip`: numbers of grids for which there is other code.
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
     arguments, facts = Arguments(kernel), Facts(kernel)
     texts: list[str] = []
-    functions: list[Function] = []
+    functions: dict[int, Function] = {}
     for n, grid in enumerate(op for op in kernel.body if isinstance(op, Grid)):
-        text, function = _Grid(kernel, facts, arguments, grid, n).emit(limit)
-        texts.append(text)
-        functions.append(function)
-    return Module("\n".join([arguments.declaration(), "", *texts]), tuple(functions), arguments)
+        if n not in skip:
+            text, functions[n] = _Grid(kernel, facts, arguments, grid, n).emit(limit)
+            texts.append(text)
+    return Module("\n".join([arguments.declaration(), "", *texts]), functions, arguments)
 
 
 class _Grid:

@@ -546,7 +546,10 @@ class Stages:
         if shape is None or kind_for(op.result.type.dtype) != "real":
             return None
         tiles = [self.ev.held.get(x) if isinstance(x, str) else None for x in (op.x, op.y)]
-        fit = [isinstance(t, Tile) and t.packed and t.ctype == shape.dtype and not t.outside for t in tiles]
+        fit = [
+            isinstance(t, Tile) and t.packed and t.ctype == shape.dtype and not t.outside
+            for t in tiles
+        ]
         return shape if all(fit) else None
 
     def matrix(self, stage: Stage, op: Contract, shape: Shape) -> None:
@@ -561,7 +564,9 @@ class Stages:
         total = self.total(others) * down * across
         with (
             self.ev.scope("each_thread"),
-            self.ev.scope(f"ROLLED for (int {n} = thread / 32; {n} < {total}; {n} += THREADS / 32)"),
+            self.ev.scope(
+                f"ROLLED for (int {n} = thread / 32; {n} < {total}; {n} += THREADS / 32)"
+            ),
             self.decoded_all(others, f"{n} / {down * across}") as (p, inside),
         ):
             w.line(f"const int {self.lane} = thread % 32;")
@@ -629,7 +634,11 @@ class Stages:
         self.w.line(f"bool {self.bad} = false;")
         rows = self.ev.window(shape.row)
         # what lies past a window's end is no number of ours
-        real = "" if rows.full else f" && {row} + tl::row_of({self.lane}, {m}, {self.inner}) < {rows.count}"
+        real = (
+            ""
+            if rows.full
+            else f" && {row} + tl::row_of({self.lane}, {m}, {self.inner}) < {rows.count}"
+        )
         self.w.line(f"{head} {self.bad} |= tl::is_nan({cell}){real};")
         with self.ev.scope(f"if ({self.bad})"):
             self.w.line(f"{head} {cell} = 0;")

@@ -370,7 +370,7 @@ kernel f(X: f32[N, M, 3], F: bool[N]) -> A: f32[i], B: i64[i], C: bool[i], D: bo
     }
     store(S, w, value=q)
   }
-}"""
+}"""  # noqa: E501
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (16, 8), (21, 19), (40, 0)])
@@ -484,7 +484,7 @@ kernel f(X: f32[B, N, 5], Y: f32[B, N, 5], W: i32[B, 5, 7], Z: f32[B, 7, 5]) -> 
     store(A, b, i, value=a)
     store(E, b, p, c, i, value=d)
   }
-}"""
+}"""  # noqa: E501
 
 
 @pytest.mark.parametrize(("b", "n"), [(1, 16), (3, 21), (6, 1)])

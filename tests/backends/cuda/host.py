@@ -33,10 +33,8 @@ extern "C" void run_{name}(const Args* a, i64 blocks, int first, int step) {{
 
 
 def build(text: str, names: list[str]) -> ctypes.CDLL:
-    """The kernels as a shared library."""
-    source = (
-        "#define TILEC_HOST\n" + complete(text) + "".join(_DRIVER.format(name=n) for n in names)
-    )
+    """The kernels of a complete text as a shared library."""
+    source = "#define TILEC_HOST\n" + text + "".join(_DRIVER.format(name=n) for n in names)
     folder = Path(tempfile.gettempdir()) / f"tilec_host_{os.getuid()}"
     folder.mkdir(exist_ok=True)
     stem = folder / hashlib.sha256(source.encode()).hexdigest()[:24]
@@ -85,17 +83,17 @@ def run_views(
     """Runs a kernel in tiles. `backwards`: the threads of a block run in the opposite order; `limit`: bytes of shared
     memory."""
     module = lower(kernel, limit)
-    library = build(module.text, [f.name for f in module.functions])
+    library = build(complete(module.text), [f.name for f in module.functions.values()])
     known = call.sizes(kernel, tensors, scalars)
     shapes = call.buffers(kernel, known)
     kept = {n: np.zeros(shape, numpy_dtype(dtype)) for n, (dtype, shape) in shapes.items()}
     views = {**tensors, **outputs, **{n: view(n, a) for n, a in kept.items()}}
     values = call.values(kernel, known, views)
-    most = max((f.workspace for f in module.functions), default=0)
+    most = max((f.workspace for f in module.functions.values()), default=0)
     workspace = np.full(most * blocks + 1, 0xFF, np.uint8)
     values["workspace",] = workspace.ctypes.data
     packed = ctypes.create_string_buffer(module.arguments.pack(values))
-    for n, f in enumerate(module.functions):
+    for n, f in module.functions.items():
         tasks = int(values["tasks", str(n)])
         first, step = (f.threads - 1, -1) if backwards else (0, 1)
         if tasks:

@@ -14,7 +14,7 @@ from tests.programs import CAUSAL, GROUPED, TABLE
 from tilec import pipeline
 from tilec.backends.cuda import arch, nvrtc
 from tilec.backends.cuda.simt.lower import lower
-from tilec.backends.cuda.target import generate
+from tilec.backends.cuda.target import general
 from tilec.backends.reference import interpreter
 from tilec.dtypes import kind
 
@@ -135,7 +135,11 @@ def test_what_is_masked_contributes_nothing():
 @pytest.mark.parametrize("name", ["causal", "paged"])
 def test_tensor_cores(name, dtype):
     kernel = tilec.load(EXAMPLES[0].parent / f"{name}.tile")
-    sizes = {d: n for d, n in {"B": 1, "H": 2, "M": 70, "N": 90, "D": 32, "E": 48}.items() if d in kernel.dims}
+    sizes = {
+        d: n
+        for d, n in {"B": 1, "H": 2, "M": 70, "N": 90, "D": 32, "E": 48}.items()
+        if d in kernel.dims
+    }
     sizes |= {"HK": 1, "NP": 9, "MP": 7, "P": 16} if name == "paged" else {}
     ir, tiled = tiles(kernel, dtype, sizes)
     assert lower(tiled, host.LIMIT).text.count("tl::products<") >= 2
@@ -156,8 +160,8 @@ def test_every_example_fits(path):
     kernel = tilec.load(path)
     for limit in (99 << 10, 227 << 10):
         module = lower(tiles(kernel, "f16")[1], limit)
-        assert all(f.shared <= limit for f in module.functions)
-        assert all(f.workspace == 0 for f in module.functions)
+        assert all(f.shared <= limit for f in module.functions.values())
+        assert all(f.workspace == 0 for f in module.functions.values())
 
 
 def test_the_text_reads_like_the_program():
@@ -177,10 +181,10 @@ EVERY = [
 def test_compiles(name, dtype, target):
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     kernel = tilec.load(EXAMPLES[0].parent / f"{name}.tile")
-    code = generate(tiles(kernel, dtype)[1], target)
+    code = general(tiles(kernel, dtype)[1], target)
     made = nvrtc.compile(code.text, target)
-    assert set(made.usage) == {f.name for f in code.module.functions}
-    for f in code.module.functions:
+    assert set(made.usage) == {f.name for f in code.functions.values()}
+    for f in code.functions.values():
         use = made.usage[f.name]
         assert use.shared == 0, "all shared memory is the model's"
         assert f.shared <= arch.shared_limit(target)
