@@ -1,4 +1,4 @@
-"""Gives every tile a place: `sram` for what is loaded from HBM, `reg` for what is computed. Scalars have none.
+"""place: a memory for every tile, `sram` for what is loaded from HBM, `reg` for what is computed. Scalars have none.
 
 Requires: grids (after tile). Changes: the spaces of types, nothing else. Checks that each grid fits the target.
 

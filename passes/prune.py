@@ -1,4 +1,4 @@
-"""Leaves out the blocks of a streamed axis in which nothing counts, and the conditions where everything does.
+"""prune: no blocks of a streamed axis in which nothing counts, and no conditions where everything does.
 
 Requires: tiles (after tile). Changes: a `for` visits only windows that may hold an element that counts; where a
 condition holds for the whole window, the body does not look at it; whole windows are apart from the ragged end.

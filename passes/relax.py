@@ -17,10 +17,10 @@ and infinity too. Where there is no such proof, the loop stays as it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tilec.dataflow import definitions, forward, names_in, uses
+from tilec.dataflow import definitions, depends_on, forward, names_in, uses
 from tilec.ir import (
     ABSENT,
     Body,
@@ -394,6 +394,11 @@ def _scaled(a: Measure, c: float) -> Measure:
 # ---- rewriting a block
 
 
+def _among(op: Op, names: Collection[str]) -> bool:
+    """Whether a result of an op is one of these."""
+    return any(v.name in names for v in op.results)
+
+
 class _Relaxer:
     """Rewrites one block for one reference."""
 
@@ -420,15 +425,13 @@ class _Relaxer:
             if isinstance(op, Contract) and self.axis in op.over and op.result.name in moving
         }
         late = forward(block.ops, tails)
-        moved = [op for op in block.ops if op.result.name in moving and op.result.name not in late]
-        if not self.bounded(moved, tails):
+        moved = [op for op in block.ops if _among(op, moving) and not _among(op, late)]
+        if any(isinstance(op, If) for op in moved) or not self.bounded(moved, tails):
             return block
         exact = self.only_for({op.result.name for op in moved})
-        before = [
-            op for op in block.ops if op.result.name not in exact and op.result.name not in late
-        ]
-        after = [op for op in block.ops if op.result.name in late]
-        arm = [op for op in block.ops if op.result.name in exact]
+        before = [op for op in block.ops if not _among(op, exact) and not _among(op, late)]
+        after = [op for op in block.ops if _among(op, late)]
+        arm = [op for op in block.ops if _among(op, exact)]
         leaving = {*uses(after), *names_in(block.yields)}
         shared = [op.result.name for op in arm if op.result.name in leaving]
         return self.build(before, arm, after, shared, moved)
@@ -438,18 +441,14 @@ class _Relaxer:
         out = set(names)
         kept = set(names_in(self.block.yields))
         for op in reversed(self.block.ops):
+            if not isinstance(op, Reduce):
+                continue
+            # what the exact block alone looks at: the maximum
             name = op.result.name
-            users = [x for x in self.block.ops if name in operands(x)]
-            inner = users and all(u.result.name in out for u in users)
-            if (
-                name not in out
-                and inner
-                and name not in kept
-                and not isinstance(op, (Load, Contract))
-            ):
-                # what the exact block alone looks at: the maximum
-                if isinstance(op, Reduce):
-                    out.add(name)
+            users = [x for x in self.block.ops if name in depends_on(x)]
+            inner = users and all(_among(u, out) for u in users)
+            if name not in out and inner and name not in kept:
+                out.add(name)
         return out
 
     def bounded(self, moved: list[Op], tails: set[str]) -> bool:

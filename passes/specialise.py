@@ -1,4 +1,4 @@
-"""Replaces dimensions by numbers: those of axes that a kernel holds whole are fixed at compile time.
+"""specialise: numbers for dimensions; those of axes that a kernel holds whole are fixed at compile time.
 
 Requires: nothing. Changes: the chosen dimensions are literals everywhere, and what that decides is folded.
 

@@ -1,4 +1,4 @@
-"""Tiles groups: each becomes a grid over tiles, and each `for` gets the extent of its window.
+"""tile: groups into grids over tiles, and for each `for` the extent of its window.
 
 Requires: after fuse, all ops of rank > 0 are in groups; streamed axes are in `for`s (online). Changes: groups become
 grids; results that other groups use become buffers, outputs are stored where they are made; an axis whose tile is 1 is

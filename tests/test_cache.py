@@ -20,7 +20,7 @@ def test_an_entry_is_made_once_and_a_damaged_one_anew(tmp_path):
     data[-1] ^= 1
     path.write_bytes(data)
     assert cache.read(path) is None
-    assert cache.cached(path, build).code == b"code"
+    assert cache.cached(path, build).object == b"code"
     assert len(made) == 2
     path.chmod(0o666)
     assert cache.read(path) is None
@@ -32,4 +32,4 @@ def test_keys_and_folders(monkeypatch, tmp_path):
     assert cache.key("a", 1) != cache.key("a", 2)
     unwritable = tmp_path / "file"
     unwritable.write_bytes(b"")
-    assert cache.cached(unwritable / "x", lambda: cache.Entry(b"c")).code == b"c"
+    assert cache.cached(unwritable / "x", lambda: cache.Entry(b"c")).object == b"c"

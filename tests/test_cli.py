@@ -155,6 +155,7 @@ def test_ir_along_the_pipeline(tile):
     _, out, _ = tile("ir", "causal.tile", "--list")
     names = [line.split()[0] for line in out.splitlines()]
     assert names[0] == "expand"
+    assert not any(f"{name}:" in out for name in names)
     _, out, _ = tile("ir", "causal.tile", "--all")
     assert [x.split()[-1] for x in out.splitlines() if x.startswith("# after")] == ["lower", *names]
     _, out, _ = tile("ir", "causal.tile", "--diff", "--passes", "expand,simplify")
@@ -186,6 +187,15 @@ def test_opt_names_the_place_of_a_mistake(tile):
     status, out, err = tile("opt", "bad.ir")
     assert (status, out) == (1, "")
     assert "bad.ir:" in err
+
+
+def test_opt_names_the_op_that_breaks_a_rule(tile):
+    _, tensor, _ = tile("ir", "causal.tile", "--after", "contract")
+    Path("bad.ir").write_text(tensor.replace("over=d", "over=z"))
+    status, out, err = tile("opt", "bad.ir")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: bad.ir: causal is not valid IR: no axis is called z")
+    assert "a bug in tilec" not in err
 
 
 def test_traffic(tile):
@@ -224,6 +234,7 @@ def test_emit(tile):
         ["emit", "causal.tile"],
         ["frobnicate"],
         ["ir", "causal.tile", "--colour"],
+        ["ir", "causal.tile", "--all", "--diff"],
     ],
 )
 def test_wrong_usage_is_status_2(tile, argv):
@@ -251,6 +262,8 @@ def test_wrong_usage_is_status_2(tile, argv):
             ["schedule", "target"],
         ),
         (["traffic", "causal.tile", "--measure"], ["yet", "ir --bytes"]),
+        (["emit", "causal.tile", "--to", "llvm", "--target", "reference"], ["no code", "cpu"]),
+        (["ir", "causal.tile", "--passes", "fuse,online"], ["pass fuse", "run expand before it"]),
         (["tune", "causal.tile"], ["yet", "--tile"]),
         (["bench", "causal.tile"], ["yet", "tilec run"]),
         (["grad", "causal.tile"], ["yet", "tilec ir"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,31 @@ def test_pass_has_function_docstring_and_fixture(name):
     assert callable(getattr(module, name))
     assert "Requires" in module.__doc__
     assert (ROOT / "tests" / "passes" / f"{name}.ir").is_file()
+
+
+def modules(folder: str) -> set[str]:
+    return {p.stem for p in (ROOT / folder).glob("*.py") if not p.stem.startswith("__")}
+
+
+def test_the_architecture_says_what_is_where():
+    """Every module has its place in the tables of docs/architecture.md, and these name no other."""
+    text = (
+        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## What is where")[1]
+    )
+    parts = {
+        "tilec": 0,
+        "passes": 1,
+        "backends/reference": 2,
+        "backends/cpu": 3,
+        "backends/cuda": 4,
+    }
+    places = [*(text.index(f"`{folder}/`") for folder in parts), len(text)]
+    for folder, k in parts.items():
+        named = set(re.findall(r"`([a-z_0-9]+)`", text[places[k] : places[k + 1]]))
+        extra = {"tilec": {"compile", *modules("tilec/tuning"), *modules("tilec/cli")}}
+        assert modules(folder) <= named, f"{folder}: {sorted(modules(folder) - named)} have no line"
+        gone = named - modules(folder) - extra.get(folder, {"online", "plan", *named})
+        assert not gone, f"{folder}: {sorted(gone)} are no modules"
 
 
 # ---- importing

@@ -28,7 +28,9 @@ def test_stated_is_counted(level: str, numbers: tuple[int, ...]) -> None:
     dims = {"Q": "BHMD", "K": "BHND", "V": "BHNE"}
     arrays = {t: np.zeros([sizes[d] for d in ds]) for t, ds in dims.items()}
     (kernel,) = read(LEVELS[level])
-    assert budget(kernel, sizes).traffic == run(kernel, arrays).traffic
+    stated, counted = budget(kernel, sizes), run(kernel, arrays)
+    assert stated.traffic == counted.traffic
+    assert stated.work == counted.work
 
 
 def test_bytes_of_whole_tensors() -> None:
@@ -41,6 +43,20 @@ def test_bytes_of_whole_tensors() -> None:
     assert (b.reads["x"], b.writes["x"]) == (3 * 5 + 2 * 3 * 5 * 4, 2 * 3 * 5 * 4)
     assert (b.reads["r"], b.writes["r"]) == (0, 0)
     assert (b.reads["store O"], b.writes["store O"]) == (2 * 3 * 4 * 4, 2 * 3 * 4 * 4)
+
+
+def test_operations_of_whole_tensors() -> None:
+    work = budget(read(WHOLE)[0], {"B": 1, "H": 2, "M": 3, "N": 5, "D": 7, "E": 4}).work
+    assert work.ops["fma"]["qk"] == 2 * 3 * 5 * 7, "a product is an operation per element"
+    assert work.ops["fma"]["c"] == 3 * 5
+    assert work.total("special") > 0
+
+
+def test_operations_of_tiles() -> None:
+    b = budget(read(TILED)[0], {"B": 2, "H": 1, "M": 64, "N": 64, "D": 2, "E": 4})
+    # rows 0-31 see 2 windows of 16 columns, rows 32-63 see 4; scores and values are contracted over 2 and 4 columns
+    pairs = 2 * 32 * (2 + 4) * 16
+    assert b.work.total("matrix") == 2 * pairs * (2 + 4)
 
 
 def test_bytes_of_groups() -> None:

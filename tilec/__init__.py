@@ -37,6 +37,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     # the compiler loads with its first use: `import tilec` alone costs a few milliseconds
     if name not in ("Kernel", "Parameter", "compile", "load"):

@@ -42,8 +42,17 @@ class Array:
 
 
 def library_of(x: Any) -> str:
-    """The top module of an object's type: `numpy`, `torch`, `jax`, … (`jaxlib` counts as `jax`)."""
-    top = type(x).__module__.partition(".")[0]
+    """The top module of an object's type: `numpy`, `torch`, `jax`, … (`jaxlib` counts as `jax`).
+
+    A class that someone derived from such a library's counts as that library's.
+    """
+    return _library_of(type(x))  # pyright: ignore[reportUnknownArgumentType]
+
+
+@functools.lru_cache(maxsize=64)
+def _library_of(cls: type) -> str:
+    tops = [c.__module__.partition(".")[0] for c in cls.__mro__]
+    top = next((t for t in tops if t in ("numpy", "torch", "jax", "cupy")), tops[0])
     return "jax" if top == "jaxlib" else top
 
 
@@ -60,18 +69,26 @@ def device_of(x: Any) -> str:
     if hasattr(x, "__cuda_array_interface__"):
         return "cuda"
     if hasattr(x, "__dlpack_device__"):
-        return {1: "cpu", 2: "cuda", 3: "cpu", 10: "rocm"}.get(
-            int(x.__dlpack_device__()[0]), "other"
-        )
+        return _dlpack_device(x)
     return "cpu"
+
+
+def _dlpack_device(x: Any) -> str:
+    try:
+        number = int(x.__dlpack_device__()[0])
+    except (
+        Exception
+    ):  # whatever a foreign class does wrong, reading it will do wrong again, and say so
+        return "cpu"
+    return {1: "cpu", 2: "cuda", 3: "cpu", 10: "rocm"}.get(number, "other")
 
 
 def describe(x: Any) -> str:
     """What an object is, for a message: `a float32 array of shape (2, 3)`, `an object of type list`."""
     shape = getattr(x, "shape", None)
-    if shape is None or not hasattr(x, "dtype"):
+    if not isinstance(shape, tuple) or not hasattr(x, "dtype"):
         return f"an object of type {type(x).__name__}"
-    return f"a {str(x.dtype).removeprefix('torch.')} array of shape {tuple(shape)}"
+    return f"a {str(x.dtype).removeprefix('torch.')} array of shape {tuple(cast('tuple[int, ...]', shape))}"
 
 
 def view(name: str, x: Any) -> Array:
@@ -125,7 +142,7 @@ def _from_dlpack(name: str, x: Any) -> Any:
 
     try:
         return numpy.from_dlpack(x)
-    except (BufferError, TypeError, RuntimeError, ValueError) as e:
+    except Exception as e:  # a foreign class may raise anything
         raise ArgumentError(
             f"argument {name}: {describe(x)} cannot be read through DLPack: {e}"
         ) from e
@@ -165,8 +182,8 @@ def _dtype_of_numpy(name: str, x: Any) -> DType:
         return dtype
     if x.dtype.name in _BY_NAME:
         raise ArgumentError(
-            f"argument {name}: its bytes are in the other order (dtype {x.dtype.str!r}); convert it with "
-            f"{name}.astype({x.dtype.name!r})"
+            f"argument {name}: its bytes are in the other order (dtype {x.dtype.str!r}); .astype({x.dtype.name!r}) gives "
+            "an array in this machine's order"
         )
     raise unknown_dtype(name, x.dtype.name)
 
@@ -198,11 +215,25 @@ def of_torch(name: str, x: Any) -> Array:
         raise ArgumentError(
             f"argument {name}: expected a dense tensor, got one of layout {x.layout}"
         )
-    if x.is_neg():
+    negative = x.is_neg()
+    if negative:
         x = x.resolve_neg()
-    # a tensor's shape is a tuple of its own class, which would be slow as a key
+    try:
+        # a tensor's shape is a tuple of its own class, which would be slow as a key
+        pointer, shape, strides = x.data_ptr(), tuple(x.shape), x.stride()
+    except RuntimeError as e:  # nested, or inside vmap or grad
+        raise _without_memory(name, x) from e
+    if not pointer and 0 not in shape:  # fake, or its storage was freed
+        raise _without_memory(name, x)
     device = None if x.device.type == "cpu" else x.device.index
-    return Array(x.data_ptr(), dtype, tuple(x.shape), x.stride(), x, "torch", True, device)
+    return Array(pointer, dtype, shape, strides, x, "torch", not negative, device)
+
+
+def _without_memory(name: str, x: Any) -> ArgumentError:
+    return ArgumentError(
+        f"argument {name}: expected a tensor with memory of its own, got one without ({type(x).__name__}: fake, nested, "
+        "freed, or traced by a transform of PyTorch); call the kernel on plain tensors"
+    )
 
 
 @functools.cache

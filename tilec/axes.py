@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from tilec import scalar
 from tilec.errors import Span
+from tilec.ir import Kernel, Op, Operand, Reduce, fresh, rebuild, used_names
 from tilec.scope import Names, Range, Report, Stop
 from tilec.syntax import Call, Def, Expr, Index, KernelDef, Let, Name, Statement, walk
 
@@ -27,6 +28,8 @@ class _Use:
     tensor: str
     position: int
     span: Span
+    certain: bool = True
+    """False among too many or too few indices: which dimension is meant is then a guess."""
 
 
 class AxisFinder:
@@ -42,10 +45,9 @@ class AxisFinder:
 
     def find(self, body: tuple[Statement, ...]) -> None:
         """Adds the range of every axis to `names.axes`; an axis over two dimensions is reported."""
-        for statement in body:
-            if isinstance(statement, Let):
-                for use in self._uses(statement.value):
-                    self._add(use)
+        uses = [u for s in body if isinstance(s, Let) for u in self._uses(s.value)]
+        for use in sorted(uses, key=lambda u: not u.certain):
+            self._add(use)
 
     def add_function(self, node: Def) -> None:
         """Adds the axes of a function that no statement calls."""
@@ -55,9 +57,11 @@ class AxisFinder:
     def _uses(self, e: Expr) -> Iterator[_Use]:
         for x in walk(e):
             if isinstance(x, Index) and x.tensor.name in self.names.tensors:
-                for k, index in enumerate(x.index[: len(self.names.tensors[x.tensor.name].dims)]):
+                rank = len(self.names.tensors[x.tensor.name].dims)
+                for k, index in enumerate(x.index[:rank]):
                     if isinstance(index, Name):
-                        yield _Use(index.name, x.tensor.name, k, index.span)
+                        certain = len(x.index) == rank
+                        yield _Use(index.name, x.tensor.name, k, index.span, certain)
             elif isinstance(x, Call) and x.fn.name in self.names.local:
                 yield from self._called(self.names.local[x.fn.name], x)
 
@@ -79,7 +83,7 @@ class AxisFinder:
             self.report(use.span, f"a kernel has at most {AXES} axes")
             raise Stop
         known = self.names.axes.setdefault(name, Range(extent, use.tensor, use.position))
-        if known.extent != extent:
+        if known.extent != extent and use.certain:
             self._conflict(use, known, extent)
 
     def _conflict(self, use: _Use, known: Range, extent: scalar.Scalar) -> None:
@@ -92,6 +96,33 @@ class AxisFinder:
             f"axis '{use.name}' ranges over {known.text}{where} and over {text} in {use.tensor}",
             f"declare {use.tensor} as {use.tensor}[{', '.join(dims)}], or use another index for {text}",
         )
+
+
+def apart(kernel: Kernel) -> Kernel:
+    """The kernel with no axis called like a tensor: a program may do that, but in the IR a name is one thing."""
+    taken = used_names(kernel)
+    new = {a.name: fresh(a.name, taken) for a in kernel.axes if a.name in kernel.tensors}
+    if not new:
+        return kernel
+
+    def of(x: Operand) -> Operand:
+        return new.get(x, x) if isinstance(x, str) else x
+
+    def all_of(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(new.get(a, a) for a in names)
+
+    def op(old: Op) -> Op:
+        out = rebuild(
+            old, of, value=lambda v: replace(v, type=replace(v.type, axes=all_of(v.type.axes)))
+        )
+        return replace(out, over=all_of(out.over)) if isinstance(out, Reduce) else out
+
+    return replace(
+        kernel,
+        axes=tuple(replace(a, name=new.get(a.name, a.name)) for a in kernel.axes),
+        outputs=tuple(replace(o, axes=all_of(o.axes)) for o in kernel.outputs),
+        body=tuple(map(op, kernel.body)),
+    )
 
 
 def in_order(axes: Mapping[str, Range], node: KernelDef) -> dict[str, Range]:

@@ -54,6 +54,28 @@ def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
     cuda.chosen(schedule)
 
 
+def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
+    """The schedule fields of a target that are worth searching, and their values."""
+    return {"emitter": ("hopper", "simt")} if on_gpu(target) else {}
+
+
+def prepare(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: tuple[Kernel, Mapping[str, int]] | None = None,
+) -> None:
+    """Compiles a kernel in tiles into the cache on disk; a `runner` finds the code there. A GPU need not be present."""
+    if on_gpu(target):
+        from tilec.backends.cuda import target as cuda
+
+        cuda.compiled(cuda.code_for(kernel, target, schedule, cuda.Online(*online) if online else None))
+    elif target == "cpu":
+        from tilec.backends.cpu.target import compile
+
+        compile(kernel)
+
+
 def see(name: str, x: Any, target: str) -> Array:
     """The description of the array given for an argument of a call on a target.
 

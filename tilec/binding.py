@@ -209,12 +209,20 @@ def _float(p: Argument, value: float) -> float:
 def _item(x: object) -> object:
     """What is in a NumPy scalar or an array without axes; other objects as they are."""
     if getattr(x, "shape", None) == () and hasattr(x, "item"):
-        return cast(Any, x).item()
+        return _only(x)
     if isinstance(x, (int, float)) or not hasattr(x, "__index__"):
         return x
     try:
         return cast(SupportsIndex, x).__index__()
     except TypeError:
+        return x
+
+
+def _only(x: object) -> object:
+    """The number in an array without axes; the array where it gives none (a tensor without memory, say)."""
+    try:
+        return cast(Any, x).item()
+    except Exception:
         return x
 
 

@@ -18,15 +18,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Code, and a text of the caller's (what it uses, say)."""
+    """An object file, and a text of the caller's (how to call it, say)."""
 
-    code: bytes
+    object: bytes
     notes: str = ""
 
     def pack(self) -> bytes:
-        """As bytes: a SHA-256 of the rest, the length of the notes, the notes, the code."""
+        """As bytes: a SHA-256 of the rest, the length of the notes, the notes, the object."""
         notes = self.notes.encode()
-        rest = len(notes).to_bytes(8, "little") + notes + self.code
+        rest = len(notes).to_bytes(8, "little") + notes + self.object
         return hashlib.sha256(rest).digest() + rest
 
     @staticmethod

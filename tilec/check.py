@@ -81,6 +81,9 @@ def _check_sample(sample: syntax.Sample, program: Program, top: Names, report: R
     name = sample.name.name
     names = replace(top, dims=dict.fromkeys(program.sizes), axes={})
     found = [k for k in program.kernels.values() if any(p.name.name == name for p in k.params)]
+    if not found and not any(k.broken for k in program.kernels.values()):
+        known = [p.name.name for k in program.kernels.values() for p in k.params]
+        report(sample.name.span, f"no kernel has a parameter '{name}'", near(name, known))
     for node in found:
         _check_sample_rank(sample, node, report)
         names.dims.update(
@@ -188,7 +191,8 @@ class _Kernel:
         header = self._header(params, outputs)
         body = (*self.builder.ops, *(s for s in stores if s is not None))
         axes = self.builder.kernel.axes
-        return replace(header, axes=axes, body=body, assertions=tuple(self.assertions))
+        kernel = replace(header, axes=axes, body=body, assertions=tuple(self.assertions))
+        return apart(kernel)
 
     def _header(self, params: _Params, outputs: list[tuple[Item, Output | None]]) -> Kernel:
         axes = tuple(Axis(name, r.extent) for name, r in self.names.axes.items())
@@ -229,7 +233,7 @@ class _Kernel:
             if name in self.names.axes:
                 self.report(s.name.span, f"the axis '{name}' has two axis lines", "remove one")
                 continue
-            if self._uses_value(s.bound):
+            if self._uses_data(name, s.bound):
                 continue
             term = elaborator.scalar(
                 s.bound, "the bound of an axis", "dimensions and scalar arguments"
@@ -243,11 +247,15 @@ class _Kernel:
             extent = 1 if term is None or term.scalar is None else term.scalar
             self.names.axes[name] = Range(extent, None)
 
-    def _uses_value(self, bound: Expr) -> bool:
+    def _uses_data(self, axis: str, bound: Expr) -> bool:
+        message = "the bound of an axis can only be made of dimensions and scalar arguments"
         for n in syntax.walk(bound):
             if isinstance(n, Name) and n.name in self.names.lets and n.name not in self.names.dims:
-                message = "the bound of an axis can only be made of dimensions and scalar arguments"
                 self.report(n.span, message, f"'{n.name}' is a value: write out what it is")
+                return True
+            if isinstance(n, syntax.Index) and n.tensor.name in self.names.tensors:
+                mask = f"… if {axis} < {self.report.quote(bound.span, '…')} else 0"
+                self.report(n.span, message, f"let it run over a dimension, and mask: {mask}")
                 return True
         return False
 

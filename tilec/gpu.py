@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilec import arrays
 from tilec.arrays import Array
 from tilec.dtypes import NUMPY_NAMES, SIZES, DType
-from tilec.errors import ArgumentError
+from tilec.errors import ArgumentError, UnsupportedError
 
 
 def view(name: str, x: Any) -> Array:
@@ -69,3 +69,38 @@ def empty(library: str, device: int, shape: Sequence[int], dtype: DType) -> Arra
     c = _cupy()
     with c.cuda.Device(device):
         return _of_cupy("out", c.empty(tuple(shape), arrays.numpy_dtype(dtype)), library)
+
+
+# ---- from this computer's memory and back, where a command is asked to
+
+
+def send(arrays_: Mapping[str, Any]) -> dict[str, Any]:
+    """NumPy arrays copied to the current device: as CuPy's, or as PyTorch's where CuPy lacks one of the element types."""
+    c = _cupy()
+    names: dict[str, DType | None] = {n: arrays.element_type(a.dtype) for n, a in arrays_.items()}
+    if not any(d == "bf16" or str(d).startswith("f8") for d in names.values()):
+        return {n: c.asarray(a) for n, a in arrays_.items()}
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as e:
+        raise UnsupportedError(
+            "target cuda: data of bf16 or f8 is sent to the device by PyTorch, which is not installed; use --dtype f16"
+        ) from e
+    return {n: _to_torch(torch, a, names[n]) for n, a in arrays_.items()}
+
+
+def _to_torch(torch: Any, a: Any, dtype: DType | None) -> Any:
+    if dtype is None or not (dtype == "bf16" or dtype.startswith("f8")):
+        return torch.from_numpy(a).cuda()
+    raw = torch.from_numpy(a.view("int16" if dtype == "bf16" else "int8")).cuda()
+    return raw.view(getattr(torch, NUMPY_NAMES[dtype]))
+
+
+def receive(x: Any) -> Any:
+    """An array on a device copied to a NumPy array."""
+    return arrays.of_torch("out", x.cpu()).numpy() if arrays.library_of(x) == "torch" else x.get()
+
+
+def wait() -> None:
+    """Waits until the current device has done all that was asked of it."""
+    _cupy().cuda.Device().synchronize()

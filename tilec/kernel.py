@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tilec import backend, binding, bounds, pipeline, scalar
+from tilec import backend, binding, bounds, choices, pipeline, scalar
 from tilec.arrays import Array, device_of, give, view
 from tilec.dtypes import DType, kind
 from tilec.errors import (
@@ -27,6 +27,8 @@ from tilec.source import Source
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
     from tilec.traffic import Budget
+    from tilec.tuning.search import Leaderboard
+    from tilec.tuning.store import Winner
 
 PLANS = 256
 """How many different calls (shapes, strides, element types, scalars) a kernel remembers."""
@@ -54,12 +56,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked call: its sizes and scalars, the IR that runs, what runs it, and what its outputs look like."""
+    """A checked call: its sizes and scalars, the IR that runs, what runs it, and what its outputs look like.
+
+    `tuned`: the stored schedule that it takes, None where it has the default one or the user's.
+    """
 
     bound: binding.Bound
     ir: IR
     run: backend.Runner
     outputs: tuple[Result, ...]
+    tuned: Winner | None = None
 
 
 class Kernel:
@@ -77,12 +83,12 @@ class Kernel:
         schedule: Mapping[str, object] | None = None,
     ) -> None:
         if target is not None:
-            backend.check_target(target)
-        backend.check_schedule(target, schedule or {})
+            backend.check_target(choices.text("target", target))
         self._source = source
         self._target = target
-        self._tile = dict(tile or {})
-        self._schedule = dict(schedule or {})
+        self._tile = choices.extents(tile)
+        self._schedule = choices.schedule(schedule)
+        backend.check_schedule(target, self._schedule)
         self._signature = source.signature
         self._lowered: dict[tuple[DType, ...], IR] = {}
         self._online: dict[tuple[DType, ...], IR] = {}
@@ -121,6 +127,11 @@ class Kernel:
             Parameter(o.name, None if o.name in follow else o.dtype, o.axes)
             for o in self._signature.outputs
         )
+
+    @property
+    def signature(self) -> IR:
+        """The program's IR with f32 for every untyped tensor: for what does not depend on element types."""
+        return self._signature
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -197,10 +208,15 @@ class Kernel:
         kernel = self._typed(arrays)
         bound = binding.bind(kernel, arrays, scalars)
         bounds.check(kernel, bounds.indices(kernel), bound)
-        outputs = tuple(
+        outputs = self._results(kernel, bound)
+        tuned = self._tuned(target, kernel, bound.sizes)
+        return Plan(bound, *self._compiled(target, kernel, bound.sizes, tuned), outputs, tuned)
+
+    @staticmethod
+    def _results(kernel: IR, bound: binding.Bound) -> tuple[Result, ...]:
+        return tuple(
             Result(o.name, o.dtype, tuple(bound.extents[a] for a in o.axes)) for o in kernel.outputs
         )
-        return Plan(bound, *self._compiled(target, kernel, bound.sizes), outputs)
 
     def _typed(self, arrays: Mapping[str, Array]) -> IR:
         """The tensor IR for the element types of the arrays. Raises ArgumentError for one that the program excludes."""
@@ -218,8 +234,12 @@ class Kernel:
             self._lowered[key] = self._source.lowered(dtypes)
         return self._lowered[key]
 
+    def _all_of(self, dtype: DType) -> IR:
+        """The tensor IR with one element type for every untyped tensor. Raises ArgumentError for one that is none."""
+        return self._for_types(dict.fromkeys(self._source.untyped, choices.dtype(dtype)))
+
     def _compiled(
-        self, target: str, kernel: IR, sizes: Mapping[str, int]
+        self, target: str, kernel: IR, sizes: Mapping[str, int], tuned: Winner | None
     ) -> tuple[IR, backend.Runner]:
         """The IR that runs and what runs it, for given element types and the sizes that must be known to compile."""
         types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
@@ -230,13 +250,24 @@ class Kernel:
         if as_written:
             return self._ready[key]
         online = self._after_tensor_passes(types, kernel)
-        fixed = {d: sizes[d] for d in pipeline.module("specialise").static_dims(online)}
-        key += tuple(fixed.items())
+        fixed = _fixed(online, sizes)
+        tile = self._tile if tuned is None else dict(tuned.choice.tile)
+        schedule = self._schedule if tuned is None else dict(tuned.choice.schedule)
+        key += (*fixed.items(), *tile.items(), *schedule.items())
         if key not in self._ready:
-            tiles = pipeline.run(online, pipeline.tile_pipeline(fixed, self._tile, target))
-            before = None if self._tile else (online, sizes)
-            self._ready[key] = tiles, backend.runner(tiles, target, self._schedule, before)
+            tiles = pipeline.run(online, pipeline.tile_pipeline(fixed, tile, target))
+            before = None if tile else (online, sizes)
+            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before)
         return self._ready[key]
+
+    def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:
+        """The stored schedule for a call, where the user chose none; a file that cannot be trusted gives a warning."""
+        if self._tile or self._schedule or target == "reference":
+            return None
+        from tilec.tuning import use
+
+        online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
+        return use.winner(kernel, online, sizes, _fixed(online, sizes), target)
 
     def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
         if types not in self._online:
@@ -274,8 +305,8 @@ class Kernel:
         steps: pipeline.Pipeline | None = None,
     ) -> Iterator[tuple[str, IR]]:
         """The name of each pass and the IR after it, the first being `lower`. `steps`: another pipeline."""
-        known = {**self._source.sizes, **(sizes or {})}
-        kernel = self._for_types(dict.fromkeys(self._source.untyped, dtype))
+        known = {**self._source.sizes, **self._own(sizes or {})}
+        kernel = self._all_of(dtype)
         yield "lower", kernel
         if steps is None:
             steps = self._default_steps(self._target or "cpu")
@@ -319,9 +350,9 @@ class Kernel:
         tiles = _last(self.stages(dtype=dtype or "f16", sizes=sizes, steps=steps))
         online = self._after_tensor_passes(
             tuple(t.dtype for t in tiles.tensors.values()),
-            self._for_types(dict.fromkeys(self._source.untyped, dtype or "f16")),
+            self._all_of(dtype or "f16"),
         )
-        known = {**self._source.sizes, **sizes}
+        known = {**self._source.sizes, **self._own(sizes)}
         before = None if self._tile else cuda.Online(online, {d: known[d] for d in online.dims})
         return cuda.code_for(tiles, own, self._schedule, before)
 
@@ -354,19 +385,24 @@ class Kernel:
 
     def _sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The program's sizes with those given on top. Raises ArgumentError for one that is missing or unknown."""
-        known = {**self._source.sizes, **sizes}
+        known = {**self._source.sizes, **self._own(sizes)}
         dims = self._signature.dims
-        unknown = [n for n in sizes if n not in dims]
-        if unknown:
-            raise ArgumentError(
-                f"{self.name} has no dimension {unknown[0]!r}; its dimensions are {', '.join(dims)}"
-            )
         lacking = [d for d in dims if d not in known]
         if lacking:
             raise ArgumentError(
                 f"no size is known for {', '.join(lacking)}; give it, or add `sizes {lacking[0]}=…` to the program"
             )
         return {d: known[d] for d in dims}
+
+    def _own(self, sizes: Mapping[str, object]) -> dict[str, int]:
+        """Sizes given by the user. Raises ArgumentError for one of a dimension that the kernel lacks, or of no use."""
+        dims = self._signature.dims
+        for n in sizes:
+            if n not in dims:
+                raise ArgumentError(
+                    f"{self.name} has no dimension {n!r}; its dimensions are {', '.join(dims)}"
+                )
+        return choices.sizes(sizes)
 
     def sample(self, seed: int = 0, *, dtype: DType = "f32", **sizes: int) -> dict[str, Any]:
         """NumPy arrays that fit the tensor parameters, by name.
@@ -376,8 +412,8 @@ class Kernel:
         """
         from tilec.sample import draw
 
-        kernel = self._for_types(dict.fromkeys(self._source.untyped, dtype))
-        return draw(self._source, kernel, self._sizes(sizes), seed)
+        kernel = self._all_of(dtype)
+        return draw(self._source, kernel, self._sizes(sizes), choices.seed(seed))
 
     def reference(self, *tensors: Any, **named: Any) -> Any:
         """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""
@@ -404,11 +440,47 @@ class Kernel:
             f"{self.name}.grad: tilec makes no backward kernels yet; what works is the forward call"
         )
 
-    def tune(self, *tensors: Any, budget: float = 60.0, **named: Any) -> NoReturn:
-        """The best tile extents for these arguments. Not there yet: raises UnsupportedError."""
-        raise UnsupportedError(
-            f"{self.name}.tune: tilec does not search tile extents yet; what works is tile={{'i': 128, 'j': 64}}"
+    def tune(
+        self,
+        *tensors: Any,
+        budget: float = 60.0,
+        space: str | None = None,
+        jobs: int = 1,
+        resume: bool = False,
+        progress: Callable[..., None] | None = None,
+        **named: Any,
+    ) -> Leaderboard:
+        """Searches tile extents (and schedule fields, where the target has some) on these arguments.
+
+        The winner is stored for these element types and near sizes; later calls take it where the user gave no `tile`.
+        `budget`: seconds. `space`: what to try, as in `"i=64,128 j=32,64"`. `jobs`: compiling processes, 0 for none.
+        `resume`: keep what an earlier search measured. `progress(done, total, last, best)` sees every candidate. Raises
+        ArgumentError for a space or a budget of no use, UnsupportedError for the target `reference`.
+        """
+        from tilec.tuning import search, use
+
+        options = search.Options(
+            budget, None if space is None else [space], jobs, resume, progress or (lambda *_: None)
         )
+        search.check(options)
+        given = binding.by_name(self._signature, tensors, named)
+        names = self._signature.tensors
+        target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
+        if target == "reference":
+            raise UnsupportedError("tune: the target reference has no schedule; what works is cpu, cuda")
+        arrays = {n: backend.see(n, given[n], target) for n in names}
+        kernel = self._typed(arrays)
+        bound = binding.bind(kernel, arrays, binding.numbers(self._signature, given))
+        bounds.check(kernel, bounds.indices(kernel), bound)
+        online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
+        call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
+        self._plans.clear()
+        return call.tune(_fixed(online, bound.sizes), options)
+
+
+def _fixed(online: IR, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes that code is compiled for."""
+    return {d: sizes[d] for d in pipeline.module("specialise").static_dims(online)}
 
 
 def _last(stages: Iterator[tuple[str, IR]]) -> IR:
@@ -443,7 +515,7 @@ def load(
     schedule: Mapping[str, object] | None = None,
 ) -> Kernel:
     """A kernel from a `.tile` file; like `compile` otherwise. Raises ArgumentError for a file that cannot be read."""
-    file = os.fspath(path)
+    file = choices.path(path)
     return Kernel(Source.of(read(file), file, name), target=target, tile=tile, schedule=schedule)
 
 

@@ -1,4 +1,4 @@
-"""The cost model of HBM: which bytes an op moves.
+"""The cost model of HBM: which bytes an op moves; and beside them the operations that it does (`tilec.work`).
 
 - Outside groups and grids every op runs over whole tensors in HBM: it reads each operand once and writes its result. A
   load whose indices are distinct axes is a view: it moves nothing, its reader does. A value without axes moves nothing.
@@ -27,6 +27,7 @@ from tilec.ir import (
     Kernel,
     Load,
     Op,
+    Operand,
     Store,
     Type,
     Yield,
@@ -34,6 +35,7 @@ from tilec.ir import (
     operands,
     walk,
 )
+from tilec.work import Work, costs
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Meter:
     """Adds up what the ops of a kernel move. `elements` says how many a type has, in the present windows."""
 
     def __init__(self, kernel: Kernel, elements: Callable[[Type], int]) -> None:
-        self.traffic = Traffic()
+        self.traffic, self.work = Traffic(), Work()
         self._elements = elements
         self._kernel = kernel
         self._values = kernel.values
@@ -106,8 +108,11 @@ class Meter:
         """Counts an execution of an op, or `times` like it. The ops of its regions are counted by themselves."""
         if isinstance(op, (Buffer, Edge, For, If, Grid, Group)):
             return
+        self._operate(op, times)
         if self._in_grid:
-            if isinstance(op, Load):
+            if isinstance(op, Yield):
+                self.work.steps[str(op.values[0]) if op.values else ""] += times
+            elif isinstance(op, Load):
                 self._read(op.result.name, op.result.type, times)
             elif isinstance(op, Store):
                 self._write(keys(op)[0], self._stored[op.tensor], times)
@@ -144,6 +149,22 @@ class Meter:
         if op is group.body[-1]:
             for v in group.results:
                 self._write(v.name, v.type, 1)
+
+    def _operate(self, op: Op, times: int) -> None:
+        each = costs(op)
+        if not each:
+            return
+        over: tuple[str, ...] = getattr(op, "over", ())
+        of = (*operands(op), op.result.name)
+        axes = dict.fromkeys((*over, *(a for x in of for a in self._axes(x))))
+        if axes:
+            elements = self._elements(Type("bool", tuple(axes))) * times
+            for unit, n in each.items():
+                self.work.ops[unit][op.result.name] += n * elements
+
+    def _axes(self, x: Operand) -> tuple[str, ...]:
+        """The axes of a value. (A position that is an operand has its axis in the result, or in what is reduced.)"""
+        return self._values[x].type.axes if isinstance(x, str) and x in self._values else ()
 
     def _tensors(self, op: Op) -> list[str]:
         """The operands of an op that have axes, each once."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from tilec import levels
 from tilec.errors import ArgumentError
 from tilec.ir import Kernel
 from tilec.target import CPU, CUDA, REFERENCE, Target
@@ -55,8 +56,8 @@ def module(name: str) -> Any:
 
 
 def summary(name: str) -> str:
-    """The first line of a pass's docstring."""
-    return (module(name).__doc__ or "").strip().split("\n")[0]
+    """What a pass does: the first line of its docstring."""
+    return (module(name).__doc__ or "").strip().split("\n")[0].removeprefix(f"{name}: ")
 
 
 def step(name: str, **options: object) -> Step:
@@ -161,8 +162,8 @@ def run(
 ) -> Kernel:
     """The kernel after a pipeline, verified before the first pass and after each. `on_pass` sees each result.
 
-    `sizes` gives a `specialise` step without options the dimensions it fixes. Raises CompilerBug where a pass leaves
-    an IR that breaks the rules.
+    `sizes` gives a `specialise` step without options the dimensions it fixes. Raises ArgumentError where a pass comes
+    too early or too late, CompilerBug where one leaves an IR that breaks the rules.
     """
     last = kernel
     for name, last in stages(kernel, pipeline, sizes=sizes):
@@ -179,6 +180,7 @@ def stages(
 
     verify(kernel)
     for s in pipeline:
+        levels.require(s.name, kernel)
         kernel = apply(kernel, _fixed(kernel, s, sizes))
         verify(kernel)
         yield s.name, kernel

@@ -70,13 +70,13 @@ def _bound_axis(el: Elaborator, e: syntax.Reduction, name: Name, frame: Frame) -
         el.report(
             name.span,
             f"'{name.name}' is {why}: '{e.fn.name}' reduces over axes",
-            _another(name.name),
+            _another(el, name.name),
         )
         return None
     if name.name in el.names.axes:
         return frame.axes.get(name.name, name.name)
     if not el.generic:
-        unknown.no_such_name(el, name, frame)
+        unknown.no_such_name(el, name, frame, el.names.axes)
     return None
 
 
@@ -142,5 +142,7 @@ def _fit(el: Elaborator, e: syntax.Reduction, bound: tuple[str, ...], logits: li
     return True
 
 
-def _another(name: str) -> str | None:
+def _another(el: Elaborator, name: str) -> str | None:
+    if name.lower() in el.names.axes:
+        return f"did you mean '{name.lower()}'?"
     return "use another index" if name not in CONSTANTS else None

@@ -67,7 +67,10 @@ def _checked(r: Result, x: Array, others: Mapping[str, Array]) -> Array:
             f"{x.shape}"
         )
     if not x.writable or repeats(x):
-        raise ArgumentError(f"argument out ({r.name}): its elements cannot be written one by one")
+        raise ArgumentError(
+            f"argument out ({r.name}): its elements cannot be written one by one; give an array that is writable, aligned "
+            "and no expanded view"
+        )
     for other, y in others.items():
         if overlap(x, y):
             raise ArgumentError(

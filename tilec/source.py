@@ -6,6 +6,7 @@ import difflib
 import functools
 from collections.abc import Mapping
 
+from tilec import choices
 from tilec.dtypes import DType
 from tilec.errors import ArgumentError
 from tilec.ir import Kernel
@@ -22,7 +23,7 @@ class Source:
     @staticmethod
     def of(text: str, file: str, name: str | None = None) -> Source:
         """A kernel of a program given as text; `name` None: the first."""
-        return Source(_checked(text, file), name)
+        return Source(_checked(choices.text("the program's text", text), file), name)
 
     def other(self, name: str) -> Source:
         """Another kernel of the same program."""
@@ -32,7 +33,7 @@ class Source:
         kernels = list(self.program.kernels)
         if name is None:
             return kernels[0]
-        if name in kernels:
+        if choices.text("name", name) in kernels:
             return name
         near = difflib.get_close_matches(name, kernels, 1)
         hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(kernels)}"

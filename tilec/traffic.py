@@ -16,6 +16,7 @@ from tilec.errors import ArgumentError
 from tilec.ir import Body, Buffer, For, Grid, Group, If, Kernel, Op, Store, Yield, operands, walk
 from tilec.meter import Traffic, keys, window
 from tilec.scalar import Number
+from tilec.work import Work
 
 if TYPE_CHECKING:
     from tilec.backends.reference.machine import Machine
@@ -30,6 +31,8 @@ class Budget:
     ops: tuple[str, ...]
     """Every op that may move bytes, in the kernel's order; the keys of `traffic`."""
     traffic: Traffic
+    work: Work
+    """The operations of each op, by unit."""
 
     @property
     def total(self) -> int:
@@ -58,7 +61,8 @@ def budget(
     with np.errstate(all="ignore"):
         _Walk(machine, control).body(kernel.body, 1)
     ops = tuple(dict.fromkeys(name for op in walk(kernel.body) for name in keys(op)))
-    return Budget(kernel.name, {d: sizes[d] for d in kernel.dims}, ops, machine.meter.traffic)
+    known = {d: sizes[d] for d in kernel.dims}
+    return Budget(kernel.name, known, ops, machine.meter.traffic, machine.meter.work)
 
 
 def show(b: Budget) -> str:

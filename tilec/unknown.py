@@ -5,12 +5,13 @@ Each function reports one such name, in terms of what it is elsewhere and of nam
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tilec import scalar, syntax
 from tilec.scope import BUILT_IN, CONSTANTS, FAILED, REDUCTIONS, Frame, Term
 from tilec.syntax import Name
-from tilec.wording import count, near
+from tilec.wording import FOREIGN_FUNCTIONS, count, near
 
 if TYPE_CHECKING:
     from tilec.elaborate import Elaborator
@@ -29,7 +30,8 @@ def not_seen(el: Elaborator, e: Name, frame: Frame) -> Term:
     return FAILED
 
 
-def no_such_name(el: Elaborator, e: Name, frame: Frame) -> None:
+def no_such_name(el: Elaborator, e: Name, frame: Frame, among: Iterable[str] | None = None) -> None:
+    """`among`: the names that could stand here, where not every name could."""
     name = e.name
     if name in el.unknown:
         return
@@ -53,10 +55,10 @@ def no_such_name(el: Elaborator, e: Name, frame: Frame) -> None:
         el.report(e.span, f"'{name}' is a function", f"write {name}{axes}(…)")
     else:
         el.unknown.add(name)
-        hint = near(name, [*frame.params, *el.names.known()])
+        hint = near(name, [*frame.params, *(el.names.known() if among is None else among)])
         if el.names.incomplete and not hint:
             return
-        if not hint and name[0].isupper() and name.lower() in el.names.axes:
+        if not hint and name.isupper():
             hint = f"axes are written in lower case: did you mean '{name.lower()}'?"
         el.report(
             e.span,
@@ -96,10 +98,13 @@ def no_tensor(el: Elaborator, e: syntax.Index, frame: Frame) -> None:
             f"write {name} alone: it keeps its axes",
         )
     elif name in el.names.lets:
+        within = span.line == el.names.lets[name].line
         el.report(
             span,
             f"'{name}' is a value, which has no elements",
-            f"write {name} below the line that defines it",
+            "a value cannot be made of its own elements: there are no recurrences"
+            if within
+            else f"write {name} below the line that defines it",
         )
     elif name in REDUCTIONS:
         el.report(span, f"'{name}' has nothing to reduce", f"write {name}[j](…)")
@@ -132,7 +137,8 @@ def no_function(el: Elaborator, e: syntax.Call, frame: Frame) -> None:
         el.report(span, f"'{name}' is not a function", f"write {name} * (…) to multiply")
     else:
         functions = [*el.names.functions, *el.names.seen, *BUILT_IN, *REDUCTIONS]
-        el.report(span, f"no function is called '{name}'", near(name, functions))
+        hint = FOREIGN_FUNCTIONS.get(name) or near(name, functions)
+        el.report(span, f"no function is called '{name}'", hint)
 
 
 def no_reduction(el: Elaborator, e: syntax.Reduction) -> None:
@@ -144,4 +150,5 @@ def no_reduction(el: Elaborator, e: syntax.Reduction) -> None:
             e.span, f"'{name}' is a tensor: an element cannot be called", "write * to multiply"
         )
     else:
-        el.report(e.fn.span, f"no reduction is called '{name}'", near(name, REDUCTIONS))
+        hint = FOREIGN_FUNCTIONS.get(name) or near(name, REDUCTIONS)
+        el.report(e.fn.span, f"no reduction is called '{name}'", hint)

@@ -44,14 +44,20 @@ from tilec.text import show, show_operand, show_type
 
 def verify(kernel: Kernel) -> None:
     """Raises CompilerBug, with the IR and the failing op marked, if the kernel breaks a rule."""
+    if wrong := fault(kernel):
+        raise CompilerBug(wrong)
+
+
+def fault(kernel: Kernel) -> str | None:
+    """Which rule a kernel breaks, with the IR and the failing op marked; None where it keeps them all."""
     checker = _Checker(kernel)
     try:
         checker.header()
         checker.body(kernel.body)
         checker.outputs()
     except _Broken as e:
-        text = show(kernel, mark=checker.at)
-        raise CompilerBug(f"{kernel.name} is not valid IR: {e}\n\n{text}") from None
+        return f"{kernel.name} is not valid IR: {e}\n\n{show(kernel, mark=checker.at)}"
+    return None
 
 
 class _Broken(Exception):

@@ -25,6 +25,25 @@ FOREIGN = {
 }
 """Words of other languages, and what to write here."""
 
+FOREIGN_FUNCTIONS = {
+    **dict.fromkeys(("where", "select", "masked_fill"), "write A if COND else B"),
+    **dict.fromkeys(
+        ("cumsum", "cumprod", "scan"),
+        "running sums cannot be said: give one as an input, or sum what an if keeps",
+    ),
+    **dict.fromkeys(
+        ("matmul", "dot", "einsum", "bmm"), "multiply and sum with sum[d](A[i, d] * B[d, j])"
+    ),
+    **dict.fromkeys(("transpose", "permute"), "reorder the indices"),
+    **dict.fromkeys(("arange", "range", "iota"), "as a number, an axis is the position: write j"),
+    **dict.fromkeys(("var", "std"), "write it out: mean[j]((x - mean[j](x)) ** 2)"),
+    "maximum": "write max(x, y)",
+    "minimum": "write min(x, y)",
+    "ln": "write log(…)",
+    "len": "the length of a dimension is its name",
+}
+"""Functions of other languages, and what to write here."""
+
 _CHARACTERS = {
     "!": "write not, or != to compare",
     "@": "multiply and sum with sum[d](A[i, d] * B[d, j])",
@@ -92,6 +111,10 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
         return "an axis line gives a bound with '<'", "write axis c < 512"
     if word == "=" and "PLUS" in expected:
         return "unexpected '='", "write == to compare"
+    if word == ":" and _in_brackets(before):
+        return "there are no slices: an index names an axis", "name it, as in K[b, h, j, d]"
+    if kind == "kernel" and not end and before.endswith("]:"):
+        return f"'{word}' follows the ':' of the kernel's first line", _BELOW
     if "ELSE" in expected and "COLON" not in expected:
         return "this 'if' has no 'else'", "write A if COND else B"
     if not end and word in FOREIGN and word != "if":
@@ -103,6 +126,17 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
     if _begins_operand(expected):
         return _missing_operand(word, end, before)
     return _after_operand(type, word, end, expected, kind)
+
+
+def _in_brackets(before: str) -> bool:
+    """Whether the innermost bracket that is open is a square one."""
+    open_: list[str] = []
+    for c in before:
+        if c in "([":
+            open_.append(c)
+        elif c in ")]" and open_:
+            open_.pop()
+    return open_[-1:] == ["["]
 
 
 def _begins_operand(expected: frozenset[str]) -> bool:
@@ -168,6 +202,8 @@ def _of_header(type: str, word: str, expected: frozenset[str], kind: str) -> Wor
         )
     return None
 
+
+_BELOW = "statements come on lines of their own below it, indented"
 
 _SHAPE = {
     "kernel": "write kernel NAME(Q[B, H, M, D], …) -> O[b, h, i, e]:",

@@ -19,7 +19,7 @@ from tilec.backends.cpu.context import Key
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.functions import Rule, apply, kind_for
 from tilec.backends.cpu.math import exp2_weight, exp_weight
-from tilec.backends.cpu.memory import Index, Memory
+from tilec.backends.cpu.memory import Index, Memory, scatter_back
 from tilec.backends.cpu.plan import CHEAP
 from tilec.backends.cpu.points import Point, Val, Window
 from tilec.backends.cpu.tiles import Tile
@@ -260,12 +260,12 @@ class Evaluator:
         vector = p.vector in tile.axes
         spread = self.lay(tile, p)
         base = None if spread else e.at(tile.base, tile.offset(e, p.at, p.vector), BYTES[tile.kind])
-        for n in range(p.parts if vector else 1):
+        for n in reversed(range(p.parts if vector else 1)):
             x = self.encoded(tile, value.part(n), value.mark(n))
             if vector and not lanes_of(x):
                 x = e.splat(x)
             if spread:
-                e.scatter(x, tile.base, spread[n])
+                scatter_back(e, x, tile.base, spread[n])
             else:
                 e.write(x, base, n * e.lanes)
 
@@ -311,30 +311,6 @@ class Evaluator:
         if isinstance(count, int) and count % step == 0:
             return unit
         return e.and_(unit, e.compare("<=", e.add(e.index(p.at[axis]), step), count))
-
-    def dense(self, op: Load, tile: Tile) -> tuple[Any, Any] | None:
-        """The condition under which a loaded tile lies in memory as it would in scratch, and its address there; None
-        where it never does."""
-        e, tensor = self.e, op.tensor
-        same = storage.MEMORY[self.memory.dtype_of(tensor)] == tile.kind == self.float
-        on_axes = [x for x in op.index if self.axes(x)]
-        if not same or tile.lane or len(tile.axes) < 2 or set(on_axes) != set(tile.axes):
-            return None
-        if len(on_axes) != len(tile.axes) or self.window(tile.axes[-1]).extent % e.lanes:
-            return None
-        condition: Any = constant("i1", 1)
-        index: list[tuple[Any, bool]] = []
-        for k, x in enumerate(op.index):
-            if isinstance(x, str) and x in tile.axes:
-                step = self.memory.stride(tensor, k)
-                condition = e.and_(condition, e.compare("==", step, tile.strides[x]))
-                index.append((e.index(self.window(x).first), True))
-            else:
-                index.append((self.value(x, Point({})).parts[0], x in self.kernel.extents))
-        offset, inside = self.memory.address(tensor, index)
-        if inside is not None:
-            condition = e.and_(condition, inside)
-        return condition, e.at(self.slots["pointer", tensor], offset, BYTES[tile.kind])
 
 
 def _identity(x: Any) -> object:

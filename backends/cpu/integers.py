@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tilec.backends.cpu.vector import Emit, Kind, Value, constant, is_value, kind_of, lanes_of
 
 # ---- division, powers and shifts
@@ -64,13 +66,16 @@ def _off_by_one(e: Emit, remainder: Value, b: Value) -> Value:
 def _floor_divide(e: Emit, a: Value, b: Value) -> tuple[Value, Value]:
     """Floored quotient and modulus of floats; both 0 where b is 0.
 
-    The remainder of `fmod` is exact, so the quotient that it leaves is an integer up to rounding.
+    The remainder of `fmod` is exact, so the quotient that it leaves is an integer up to rounding; that by an infinity
+    of the other sign rounds down to -1.
     """
     remainder = e.external("fmodf" if kind_of(a) == "f32" else "fmod", a, b)
     unlike = e.compare("!=", e.compare("<", b, 0.0), e.compare("<", remainder, 0.0))
     shifted = e.and_(e.compare("!=", remainder, 0.0), unlike)
     modulus = e.select(shifted, e.add(remainder, b), remainder)
     quotient = e.round(e.div(e.sub(a, modulus), b))
+    unbounded = e.and_(shifted, e.compare("==", e.abs(b), math.inf))
+    quotient = e.select(unbounded, -1.0, quotient)
     zero = e.compare("==", b, 0.0)
     return e.select(zero, 0.0, quotient), e.select(zero, 0.0, modulus)
 

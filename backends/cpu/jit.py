@@ -11,11 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
-import os
 import re
-import stat
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +20,8 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
+from tilec import cache
+from tilec.cache import Entry
 from tilec.errors import CompilerBug
 
 FORMAT = 1
@@ -170,33 +168,9 @@ def load(object: bytes) -> Code:
 # ---- the object cache
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What the cache keeps: an object file, and a text of the caller's (how to call it, say)."""
-
-    object: bytes
-    notes: str = ""
-
-    def pack(self) -> bytes:
-        """As bytes: a SHA-256 of the rest, the length of the notes, the notes, the object."""
-        notes = self.notes.encode()
-        rest = len(notes).to_bytes(8, "little") + notes + self.object
-        return hashlib.sha256(rest).digest() + rest
-
-    @staticmethod
-    def unpack(data: bytes) -> Entry | None:
-        """The inverse of `pack`; None where the data is not what was written."""
-        digest, rest = data[:32], data[32:]
-        if len(rest) < 8 or hashlib.sha256(rest).digest() != digest:
-            return None
-        end = 8 + int.from_bytes(rest[:8], "little")
-        return Entry(rest[end:], rest[8:end].decode())
-
-
 def cache_directory() -> Path:
     """Where objects are kept: `cpu` in `$TILEC_CACHE_DIR`, or in `~/.cache/tilec`."""
-    root = os.environ.get("TILEC_CACHE_DIR")
-    return (Path(root) if root else Path.home() / ".cache" / "tilec") / "cpu"
+    return cache.directory("cpu")
 
 
 @functools.cache
@@ -213,7 +187,7 @@ def cache_key(program: str, options: Options = Options(), machine: Machine | Non
     m = machine or host()
     versions = [FORMAT, generator(), llvmlite.__version__, list(llvm.llvm_version_info)]
     parts = [versions, m.triple, m.cpu, m.features, options.passes, options.codegen, program]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return cache.key(*parts)
 
 
 def cached(
@@ -226,40 +200,9 @@ def cached(
     this at once. A damaged entry is written anew; where the directory cannot be written, nothing is kept.
     """
     path = cache_directory() / f"{cache_key(program, options)}.o"
-    found = _read(path)
-    if found is not None:
-        return found
-    module, notes = build()
-    entry = Entry(compile(module, options), notes)
-    _write(path, entry.pack())
-    return entry
 
+    def make() -> Entry:
+        module, notes = build()
+        return Entry(compile(module, options), notes)
 
-def _read(path: Path) -> Entry | None:
-    """An entry that is whole and that nobody but this user (or root) can have written."""
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if hasattr(os, "geteuid") and not _ours(status):
-                return None
-            return Entry.unpack(file.read())
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _ours(status: os.stat_result) -> bool:
-    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Writes a file that appears whole or not at all."""
-    held = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-            held = file.name
-            file.write(data)
-        os.replace(held, path)
-    except OSError:
-        if held is not None:
-            Path(held).unlink(missing_ok=True)
+    return cache.cached(path, make)

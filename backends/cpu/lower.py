@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ import llvmlite.ir as llvm
 from tilec.backends.cpu.context import COUNTER, TASKS, Context
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
-from tilec.backends.cpu.task import Task
+from tilec.backends.cpu.task import FEW, Task, lane_axis
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
-from tilec.ir import Grid, Kernel
+from tilec.ir import Contract, For, Grid, Kernel, walk
 
 
 @dataclass(frozen=True)
@@ -36,30 +36,43 @@ def lower(kernel: Kernel, machine: Machine) -> Module:
     context = Context(kernel)
     names: list[str] = []
     most = 0
+    word, arguments = KINDS["i64"], [POINTER, POINTER, KINDS["i64"]]
     grids = [op for op in kernel.body if isinstance(op, Grid)]
     facts = Facts(kernel)
     for n, grid in enumerate(grids):
-        tasks: list[Any] = []
         modes = facts.modes(grid)
-        for exact in modes:
-            name = f"task_{n}_{'exact' if exact else 'relaxed'}"
-            task = function(
-                module, name, [POINTER, POINTER, KINDS["i64"]], KINDS["i64"], internal=True
+        paired = len(modes) > 1
+        kinds = [("exact" if exact else "relaxed", exact, False) for exact in modes]
+        if paired and streams_products(grid):
+            kinds.append(("few", False, True))
+        tasks: dict[str, Any] = {}
+        for name, exact, few in kinds:
+            tasks[name] = task = function(
+                module, f"task_{n}_{name}", arguments, word, internal=True
             )
-            watch = not exact and len(modes) > 1
-            most = max(
-                most, Task(facts, context, Emit(task, machine), grid, n, exact, watch).emit()
-            )
-            tasks.append(task)
+            watch = paired and not exact
+            emitted = Task(facts, context, Emit(task, machine), grid, n, exact, watch, few)
+            most = max(most, emitted.emit())
         names.append(f"worker_{n}")
-        _worker(function(module, names[-1], [POINTER, POINTER]), tasks, context, machine)
+        worker = function(module, names[-1], arguments[:2])
+        _worker(worker, tasks, lane_axis(grid), context, machine)
     return Module(str(module), tuple(names), most)
 
 
-def _worker(f: Any, tasks: Sequence[Any], context: Context, machine: Machine) -> None:
+def streams_products(grid: Grid) -> bool:
+    """Whether a grid streams something through contractions: a tile of few rows is then bound by memory."""
+    loops = [op for op in walk(grid.body) if isinstance(op, For)]
+    return lane_axis(grid) is not None and any(
+        isinstance(op, Contract) for loop in loops for op in walk(loop.body)
+    )
+
+
+def _worker(
+    f: Any, tasks: Mapping[str, Any], lane: str | None, context: Context, machine: Machine
+) -> None:
     """Takes the number of a task from the counter and runs it, until there are no more.
 
-    `tasks`: the code of a task; where there are two, the second is for when the first finds NaN.
+    `tasks`: the code of a task, by what it is made for; `exact` is for when another one finds NaN.
     """
     e = Emit(f, machine)
     b, (pointer, scratch) = e.builder, f.args
@@ -71,11 +84,18 @@ def _worker(f: Any, tasks: Sequence[Any], context: Context, machine: Machine) ->
     n = b.atomic_rmw("add", counter, e.index(1), "monotonic")
     b.cbranch(e.compare("<", n, count), run, end)
     b.position_at_end(run)
-    found = b.call(tasks[0], [pointer, scratch, n])
-    if len(tasks) > 1:
-        e.branch(
-            e.compare("!=", found, 0), lambda: b.call(tasks[1], [pointer, scratch, n]) and None
-        )
+
+    def call(name: str) -> list[Any]:
+        return [b.call(tasks[name], [pointer, scratch, n])]
+
+    first = "relaxed" if "relaxed" in tasks else "exact"
+    if "few" in tasks and lane is not None:
+        few = e.compare("<=", context.read(e, pointer, ("extent", lane)), FEW)
+        (found,) = e.branch(few, lambda: call("few"), lambda: call(first))
+    else:
+        (found,) = call(first)
+    if first != "exact" and "exact" in tasks:
+        e.branch(e.compare("!=", found, 0), lambda: call("exact") and None)
     b.branch(again)
     b.position_at_end(end)
     b.ret_void()

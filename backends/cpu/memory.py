@@ -153,7 +153,7 @@ class Memory:
         for part, x in reversed(list(enumerate(parts))):
             offset, _ = self.address(tensor, [(i.value.part(part), True) for i in index])
             if is_value(offset) and lanes_of(offset):
-                _scatter(e, x if lanes_of(x) else e.splat(x), base, offset)
+                scatter_back(e, x if lanes_of(x) else e.splat(x), base, offset)
             else:
                 e.write(x, base, offset)
 
@@ -180,8 +180,11 @@ def _gather(e: Emit, raw: Kind, base: Any, offsets: Any, inside: Any | None) -> 
     return e.outlined(f"gather_{raw}", body, *xs, result=type_of(raw, lanes_of(offsets)))
 
 
-def _scatter(e: Emit, x: Any, base: Any, offsets: Any) -> None:
-    """Stores lane by lane, the last first, as a call."""
+def scatter_back(e: Emit, x: Any, base: Any, offsets: Any) -> None:
+    """Stores lane by lane, the last first, as a call.
+
+    Lanes past a window's end repeat its last position and need not hold its value: what that lane itself has must stay.
+    """
 
     def body(f: Emit, x: Any, word: Any, offsets: Any) -> Any:
         address = f.builder.inttoptr(word, POINTER)

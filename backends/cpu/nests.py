@@ -10,7 +10,7 @@ from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import kind_for, product
 from tilec.backends.cpu.plan import Axes, Stage
 from tilec.backends.cpu.points import Point, Val
-from tilec.backends.cpu.registers import Product, row_tiles, rows_for
+from tilec.backends.cpu.registers import Dots, Product, row_tiles, rows_for
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import Emit, Kind, constant
 from tilec.ir import Contract, Operand, Reduce, operands
@@ -19,10 +19,15 @@ LOWEST = -(2**63)
 
 
 class Nests:
-    """Emits stages. A panel stage gets the position on the lane axis at which its panel starts."""
+    """Emits stages. A panel stage gets the position on the lane axis at which its panel starts.
 
-    def __init__(self, ev: Evaluator, lane: str | None, vectors: int) -> None:
-        self.ev, self.e, self.lane, self.vectors = ev, ev.e, lane, vectors
+    `few`: an axis of few positions, not worth a vector.
+    """
+
+    def __init__(
+        self, ev: Evaluator, lane: str | None, vectors: int, few: str | None = None
+    ) -> None:
+        self.ev, self.e, self.lane, self.vectors, self.few = ev, ev.e, lane, vectors, few
 
     def emit(self, stage: Stage, panel: Any | None) -> None:
         """The nest of one stage."""
@@ -39,9 +44,13 @@ class Nests:
             with self.ev.scope():
                 self.along(stage, kept, overs, point)
             return
-        vector = self.vector_axis(kept)
+        vector = self.vector_axis(stage.domain, kept)
         with self.ev.scope():
-            self.each_vector(vector, Point({}), lambda p: self.along(stage, kept, overs, p))
+            if vector in overs:
+                self.around(stage, kept, Point({}), lambda p: self.across(stage, overs, vector, p))
+                return
+            parts = self.parts(stage, vector)
+            self.each_vector(vector, parts, Point({}), lambda p: self.along(stage, kept, overs, p))
 
     def along(self, stage: Stage, kept: Axes, overs: Axes, p: Point) -> None:
         """The loops of a nest whose vector axis is settled."""
@@ -50,11 +59,26 @@ class Nests:
         rest = [a for a in kept if a not in (p.vector, row)]
         self.around(stage, rest, p, lambda q: self.inner(stage, overs, product, q))
 
-    def vector_axis(self, axes: Sequence[str]) -> str | None:
-        """The axis to lay along vectors where it is not the lane axis: the last one of more than one position."""
-        return next((a for a in reversed(axes) if self.ev.window(a).extent != 1), None)
+    def vector_axis(self, domain: Axes, kept: Axes = ()) -> str | None:
+        """The axis to lay along vectors where it is not the lane axis: the last one of more than one position that is
+        not reduced; reduced or not where an axis has few positions."""
+        wide = [a for a in domain if self.ev.window(a).extent != 1]
+        others = [a for a in wide if a != self.few]
+        if self.few is not None and others:
+            return others[-1]
+        return next((a for a in reversed(wide) if a in (kept or domain)), None)
 
-    def each_vector(self, vector: str | None, p: Point, body: Callable[[Point], None]) -> None:
+    def parts(self, stage: Stage, vector: str | None) -> int:
+        """Vectors to take at a time, so that there are enough sums to add to in turn."""
+        if stage.root is None or self.few is None or vector is None:
+            return 1
+        count = self.ev.window(vector).count
+        fits = [n for n in (8, 4, 2) if isinstance(count, int) and count % (n * self.e.lanes) == 0]
+        return fits[0] if fits else 1
+
+    def each_vector(
+        self, vector: str | None, parts: int, p: Point, body: Callable[[Point], None]
+    ) -> None:
         """Runs along the vector axis of what is not in panels."""
         if vector is None:
             body(p)
@@ -62,9 +86,27 @@ class Nests:
 
         def step(i: Any, _: list[Any]) -> None:
             with self.ev.scope():
-                body(Point({**p.at, vector: i}, vector, 1))
+                body(Point({**p.at, vector: i}, vector, parts))
 
-        self.e.loop(0, self.ev.window(vector).count, self.e.lanes, [], step, name=vector)
+        count = self.ev.window(vector).count
+        self.e.loop(0, count, self.e.lanes * parts, [], step, name=vector)
+
+    def across(self, stage: Stage, overs: Axes, vector: str, p: Point) -> None:
+        """A point of the kept axes, where reductions run along the vector axis: a total per lane, combined at the end."""
+        ev, e, window = self.ev, self.e, self.ev.window(vector)
+        rest = [a for a in overs if a != vector]
+        start = [x for r in stage.reduces for x in self.identity(r, Point(p.at, vector))]
+
+        def along(q: Point, held: Sequence[Any]) -> list[Any]:
+            def step(i: Any, totals: list[Any]) -> list[Any]:
+                with ev.scope():
+                    return self.point(stage, Point({**q.at, vector: i}, vector), totals)
+
+            return e.loop(0, window.count, e.lanes, list(held), step, name=vector)
+
+        for r, total in zip(stage.reduces, self.over(rest, p, start, along), strict=True):
+            one = e.across(lambda a, b, fn=r.fn: combine(e, fn, a, b), total)
+            ev.write_tile(self.tile(r.result.name), p, Val((one,)))
 
     def around(
         self, stage: Stage, axes: Sequence[str], p: Point, body: Callable[[Point], None]
@@ -124,7 +166,8 @@ class Nests:
     def point(self, stage: Stage, p: Point, totals: Sequence[Any]) -> list[Any]:
         """One point of the domain; gives the totals with its values added."""
         if stage.root is not None:
-            self.ev.define(stage.root.result.name, p, self.contraction(stage.root, p))
+            value = self.dots(stage.root, p) or self.contraction(stage.root, p)
+            self.ev.define(stage.root.result.name, p, value)
         totals = self.reduced(stage, [p], totals)
         self.finish(stage, p)
         return totals
@@ -156,7 +199,7 @@ class Nests:
         shared = all(k in a.axes and k in b.axes for k in root.over)
         if not (straight and consecutive and plain and shared):
             return None
-        rows = [r for r in (overs or kept) if r in b.axes and r not in a.axes]
+        rows = [r for r in (overs or kept) if r in b.axes and r not in (*a.axes, self.few)]
         row = max(rows, key=lambda r: self.ev.window(r).extent, default=None)
         over = sorted(root.over, key=lambda k: self.ev.window(k).extent)
         return Product(a, b, tuple(over), row)
@@ -246,7 +289,7 @@ class Nests:
             stage = Stage(tile.axes)
 
             def block(p: Point) -> None:
-                self.each_vector(vector, p, lambda q: ev.write_tile(tile, q, ev.value(x, q)))
+                self.each_vector(vector, 1, p, lambda q: ev.write_tile(tile, q, ev.value(x, q)))
 
             with ev.scope():
                 self.around(stage, rest, Point({}), block)
@@ -284,10 +327,39 @@ class Nests:
             for part in range(parts):
                 total = totals[n * parts + part]
                 xs = [self.e.like(self.e.convert(v.part(part), kind), total) for v in values]
+                if points[0].vector in r.over:
+                    xs = [self.within(points[0], x, identity_of(r.fn, kind)) for x in xs]
                 out.append(_tree(self.e, r.fn, [total, *xs]))
         return out
 
+    def within(self, p: Point, x: Any, other: float) -> Any:
+        """A vector of values, with `other` in the lanes past the window's end."""
+        assert p.vector is not None
+        e, count = self.e, self.ev.window(p.vector).count
+        if isinstance(count, int) and count % e.lanes == 0:
+            return x
+        return e.select(e.compare("<", e.ramp(p.at[p.vector]), count), x, other)
+
     # ---- contractions
+
+    def dots(self, op: Contract, p: Point) -> Val | None:
+        """Inner products of as many rows as a vector has lanes; None where rows are not consecutive."""
+        v = p.vector
+        tiles = [self.ev.held.get(x) if isinstance(x, str) else None for x in (op.x, op.y)]
+        rows = [t for t in tiles if isinstance(t, Tile) and v in t.axes]
+        ones = [t for t in tiles if isinstance(t, Tile) and v not in t.axes]
+        if v is None or p.parts != 1 or len(op.over) != 1 or len(rows) != 1 or len(ones) != 1:
+            return None
+        (axis,), (row,), (one,) = op.over, rows, ones
+        window = self.ev.window(axis)
+        if not isinstance(window.count, int) or window.count % self.e.lanes:
+            return None
+        for t in (row, one):
+            if t.lane or t.marked or t.kind != self.ev.float or t.strides.get(axis) != 1:
+                return None
+        sums = Dots(row, one, axis, v).total(self.e, p, window.count, self.ev.window(v).count)
+        (start,) = self.start(op, p)
+        return Val((self.e.add(start, sums),))
 
     def start(self, op: Contract, p: Point) -> list[Any]:
         """What a contraction's sum starts from."""

@@ -8,19 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from tilec.backends.cpu.blocks import Blocks
 from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.plan import Segment, Stage
 from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.rows import Rows
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.trim import Bound
-from tilec.backends.cpu.vector import BYTES, VOID, constant, lanes_of
+from tilec.backends.cpu.vector import lanes_of
 from tilec.ir import Load
-
-LINE = 64
-"""Bytes of a cache line."""
-READ, IN_L2, DATA = 0, 2, 1
-"""The arguments of LLVM's prefetch."""
 
 
 class Panels:
@@ -31,6 +27,7 @@ class Panels:
 
     def __init__(self, nests: Nests, transpose: bool) -> None:
         self.nests, self.ev, self.e, self.transpose = nests, nests.ev, nests.e, transpose
+        self.blocks = Blocks(nests.ev)
         self.lane, self.vectors = nests.lane, nests.vectors
 
     def run(self, plan: Segment, axis: str | None, found: Sequence[Bound]) -> None:
@@ -135,33 +132,16 @@ class Panels:
         else:
             self.nests.emit(stage, None)
 
-    def prefetch(self, tile: Tile, address: Any) -> None:
-        """Asks for a block's cache lines in order: the rows that a register tile reads side by side come too unevenly
-        for the hardware to foresee."""
-        e, outer = self.e, tile.axes[0]
-        size = e.mul(self.ev.window(outer).count, tile.strides[outer] * BYTES[tile.kind])
-        hints = [constant("i32", x) for x in (READ, IN_L2, DATA)]
-
-        def line(i: Any, _: list[Any]) -> None:
-            e.call_function("llvm.prefetch.p0", VOID, e.at(address, i, 1), *hints)
-
-        e.loop(0, size, LINE, [], line, name="prefetch")
-
     def block(self, stage: Stage, name: str, op: Load, tile: Tile) -> None:
-        """A block of a tensor: it stays in memory where it lies as it would in scratch."""
-        there = self.ev.dense(op, tile)
-        if there is None:
+        """A block of a tensor."""
+        block = self.blocks.find(op, tile)
+        if block is None:
             self.nests.emit(stage, None)
             return
-        condition, address = there
 
-        def stay() -> list[Any]:
-            self.prefetch(tile, address)
-            return [address]
+        def copy() -> None:
+            with self.ev.scope():
+                self.nests.emit(stage, None)
 
-        def copy() -> list[Any]:
-            self.nests.emit(stage, None)
-            return [tile.base]
-
-        (base,) = self.e.branch(condition, stay, copy, name="copy")
+        base = self.blocks.bring(block, copy, self.transpose)
         self.ev.held[name] = replace(tile, base=base)

@@ -28,10 +28,16 @@ from tilec.ir import Body, For, Grid, If, Op, Operand, Type, Yield, operands, wa
 
 VECTORS = 2
 """Vectors of lanes in a panel."""
+FEW = 6
+"""Positions on the lane axis that are better taken one by one."""
 
 
 class Task:
-    """Emits the function that computes one tile of a grid."""
+    """Emits the function that computes one tile of a grid.
+
+    `exact`: by the exact rules; `watch`: it tells whether it stored NaN; `few`: for tiles of few positions on what would be
+    the lane axis, one after another.
+    """
 
     def __init__(
         self,
@@ -42,6 +48,7 @@ class Task:
         number: int,
         exact: bool,
         watch: bool,
+        few: bool = False,
     ) -> None:
         self.kernel, self.e, self.grid = facts.kernel, e, grid
         self.ev = Evaluator(e, facts, exact, facts.relaxed(grid) if watch else ())
@@ -49,14 +56,15 @@ class Task:
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)
         self.context, self.number = context, number
-        self.lane = lane_axis(grid)
+        lane = lane_axis(grid)
+        self.lane = None if few else lane
         self.streams: list[str] = []
         self.mine: set[str] = set()
         """The carried values of the present region: its arguments, and the results of its loops."""
         self.uses = Counter(
             x for op in walk(self.kernel.body) for x in operands(op) if isinstance(x, str)
         )
-        self.nests = Nests(self.ev, self.lane, VECTORS)
+        self.nests = Nests(self.ev, self.lane, VECTORS, lane if few else None)
         self.panels = Panels(self.nests, transpose=not exact)
 
     def emit(self) -> int:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilec.arrays import Array
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, launch, nvrtc
-from tilec.backends.cuda.target import Code, Online, chosen, compiled, fast, general
+from tilec.backends.cuda.target import Code, Online, chosen, compiled, fast, fast_fields, general
 from tilec.dtypes import SIZES
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Grid, Kernel
@@ -23,23 +24,34 @@ RESIDENT = 4
 ALIGN = 256
 REMEMBERED = 256
 """How many different calls (layouts, scalars, addresses) a kernel remembers."""
+SHORT = 1024
+"""The default schedule of the fast emitter is one for sizes up to this, and another one beyond."""
 WORKSPACE = " workspace"
 """The key of the workspace among the buffers; no tensor is called so."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Code on one device: the kernels of the grids, by number. `counter`: what the fast ones deal their tiles from."""
+    """Code on one device: the kernels of the grids, by number."""
 
     code: Code
     kernels: dict[int, launch.Kernel]
-    counter: Any
+    counters: dict[int, Any] = field(default_factory=dict[int, Any])
+
+    def counter(self, stream: Any) -> int:
+        """The address of a stream's words: what the fast kernels deal their tiles from, and the flag by which they ask for
+        the exact ones to run, with the number of blocks of these that are done."""
+        key = int(getattr(stream, "ptr", 0))
+        if key not in self.counters:
+            self.counters[key] = launch.cupy().zeros(3, "uint32")
+        return int(self.counters[key].data.ptr)
 
 
 @dataclass(frozen=True)
 class Template:
     """What calls on arrays of one layout have in common: the argument struct, where the addresses go in it, the number
-    of blocks of each kernel, and where each intermediate tensor lies in `size` bytes of scratch memory."""
+    of blocks of each kernel, and where each intermediate tensor lies in `size` bytes of scratch memory. `exact`: what
+    runs where the fast kernels find that what is absent may have come into a result."""
 
     loaded: Loaded
     packed: bytes
@@ -49,6 +61,7 @@ class Template:
     sizes: dict[str, Number]
     offsets: dict[str, int]
     size: int
+    exact: Template | None = None
     fast_arguments: dict[object, dict[int, tuple[Any, ...]]] = field(
         default_factory=dict[object, Any]
     )
@@ -65,6 +78,14 @@ class Executable:
     online: Online | None
     loaded: dict[object, Loaded] = field(default_factory=dict[object, Loaded])
     templates: dict[object, Template] = field(default_factory=dict[object, Template])
+    quick: dict[object, Code | str] = field(default_factory=dict[object, Any])
+
+    @functools.cached_property
+    def static(self) -> tuple[str, ...]:
+        """The dimensions that a kernel must know when it is compiled."""
+        from tilec.passes.specialise import static_dims
+
+        return static_dims(self.online.kernel) if self.online else ()
 
     def __call__(
         self,
@@ -80,6 +101,11 @@ class Executable:
             stream = launch.stream(library, device)
             memory, address = scratch(library, device, template.size)
             self.run(template, arrays, address, stream)
+            if template.exact is not None:
+                more, address = scratch(library, device, template.exact.size)
+                redo = template.loaded.counter(stream) + 4
+                self.run(template.exact, arrays, address, stream, redo)
+                del more
             del memory
 
     def template(
@@ -109,7 +135,22 @@ class Executable:
         arrays: Mapping[str, Array],
     ) -> Template:
         known = call.sizes(self.kernel, tensors, scalars)
-        code = self.fast_code(device, known, arrays) or self.general_code(device)
+        code = self.fast_code(device, known, arrays)
+        if code is None:
+            return self.template_of(device, self.general_code(device), known, arrays)
+        made = self.template_of(device, code, known, arrays)
+        if not any(s.watched for s in code.fast.values()):
+            return made
+        exact = self.template_of(device, self.general_code(device), known, arrays)
+        most = RESIDENT * launch.processors(device)
+        return replace(
+            made, exact=replace(exact, blocks={n: min(b, most) for n, b in exact.blocks.items()})
+        )
+
+    def template_of(
+        self, device: int, code: Code, known: dict[str, Number], arrays: Mapping[str, Array]
+    ) -> Template:
+        """The template of some code."""
         loaded = self.load(device, code)
         views, offsets, size = dict(arrays), dict[str, int](), 0
         for name, (dtype, shape) in call.buffers(code.kernel, known).items():
@@ -171,8 +212,12 @@ class Executable:
             return "it needs an sm_90a"
         from tilec.backends.cuda.hopper import launch as hopper
 
-        sizes = {n: int(known[n]) for n in self.online.kernel.dims}
-        code = fast(Online(self.online.kernel, sizes))
+        fixed = self.online.sizes  # those that the tiles hold as numbers
+        sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
+        key = tuple(n if d in self.static else n <= SHORT for d, n in sizes.items())
+        if key not in self.quick:
+            self.quick[key] = fast(replace(self.online, sizes=sizes))
+        code = self.quick[key]
         if isinstance(code, str):
             return code
         views: dict[str, call.View] = dict(arrays)
@@ -198,9 +243,14 @@ class Executable:
     # ---- each call
 
     def run(
-        self, template: Template, arrays: Mapping[str, Array], address: int, stream: Any
+        self,
+        template: Template,
+        arrays: Mapping[str, Array],
+        address: int,
+        stream: Any,
+        redo: int = 0,
     ) -> None:
-        """Launches the grids in order."""
+        """Launches the grids in order. `redo`: the address of a flag without which they do nothing; 0 for none."""
         import numpy
 
         there = template.loaded
@@ -208,29 +258,28 @@ class Executable:
         for name, at in template.pointers.items():
             pointer = arrays[name].pointer if name in arrays else address + template.offsets[name]
             packed[at : at + 8] = pointer.to_bytes(8, "little")
+        packed[-8:] = redo.to_bytes(8, "little")
         struct = (numpy.frombuffer(packed, f"V{len(packed)}"),)
-        given = self.fast_arguments(template, arrays, address) if there.code.fast else {}
+        given = self.fast_arguments(template, arrays, address, stream) if there.code.fast else {}
         for n in range(sum(isinstance(op, Grid) for op in there.code.kernel.body)):
             if template.blocks[n]:
                 there.kernels[n](template.blocks[n], given.get(n, struct), stream)
 
     def fast_arguments(
-        self, template: Template, arrays: Mapping[str, Array], address: int
+        self, template: Template, arrays: Mapping[str, Array], address: int, stream: Any
     ) -> dict[int, tuple[Any, ...]]:
         """The arguments of the fast kernels: tensor maps, which are worth remembering, and the rest."""
-        key = (address, *(a.pointer for a in arrays.values()))
+        counter = template.loaded.counter(stream)
+        key = (counter, address, *(a.pointer for a in arrays.values()))
         found = template.fast_arguments.get(key)
         if found is not None:
             return found
-        from dataclasses import replace
-
         from tilec.backends.cuda.hopper import launch as hopper
 
         views: dict[str, call.View] = {
             n: arrays[n] if n in arrays else replace(v, pointer=address + template.offsets[n])
             for n, v in template.views.items()
         }
-        counter = int(template.loaded.counter.data.ptr)
         made = {
             n: hopper.arguments(s, views, template.sizes, counter)
             for n, s in template.loaded.code.fast.items()
@@ -257,8 +306,7 @@ def _load(device: int, code: Code) -> Loaded:
     for unit, image in zip(code.units, images, strict=True):
         made = launch.load(image, [(name, *wanted[name][1:]) for name in unit.names])
         kernels |= {wanted[k.name][0]: k for k in made}
-    counter = launch.cupy().zeros(1, "uint32") if code.fast else None
-    return Loaded(code, kernels, counter)
+    return Loaded(code, kernels)
 
 
 def executable(
@@ -268,7 +316,10 @@ def executable(
     online: Online | None = None,
 ) -> Executable:
     """A kernel in tiles, ready to be called on arrays on a GPU. Raises ArgumentError for a schedule that is none."""
-    return Executable(kernel, architectures.parse(target), chosen(schedule or {}), online)
+    emitter = chosen(schedule or {})
+    if online is not None:
+        online = replace(online, schedule=fast_fields(schedule or {}))
+    return Executable(kernel, architectures.parse(target), emitter, online)
 
 
 def place_of(arrays: Mapping[str, Array]) -> tuple[int, str]:

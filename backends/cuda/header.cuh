@@ -15,7 +15,7 @@
 #else
 #define DEVICE static __device__ __forceinline__
 #define GLOBAL extern "C" __global__ void
-#define BOUNDS(threads) __launch_bounds__(threads)
+#define BOUNDS(threads) __launch_bounds__(threads, 2)
 #define each_thread if (const int thread = threadIdx.x; true)
 #define SHARED(name, bytes) extern __shared__ __align__(128) unsigned char name[]
 #define SYNC() __syncthreads()
@@ -47,6 +47,8 @@ DEVICE u32 bits_of(float x) { u32 u; memcpy(&u, &x, 4); return u; }
 DEVICE u64 bits_of(double x) { u64 u; memcpy(&u, &x, 8); return u; }
 DEVICE float float_of(u32 u) { float x; memcpy(&x, &u, 4); return x; }
 DEVICE double double_of(u64 u) { double x; memcpy(&x, &u, 8); return x; }
+DEVICE bool wanted(const u32* redo) { return !redo || *redo; }
+DEVICE void redone(u32* redo) { if (redo && block + 1 == blocks) *redo = 0; }
 DEVICE i64 block_index() { return block; }
 DEVICE i64 block_count() { return blocks; }
 #else
@@ -54,6 +56,12 @@ DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
 DEVICE u64 bits_of(double x) { return __double_as_longlong(x); }
 DEVICE float float_of(u32 u) { return __uint_as_float(u); }
 DEVICE double double_of(u64 u) { return __longlong_as_double(u); }
+// A kernel with a flag `redo` runs where an earlier one raised it; the last block to end lowers it again.
+DEVICE bool wanted(const u32* redo) { return !redo || *redo; }
+DEVICE void redone(u32* redo) {
+  __syncthreads();
+  if (redo && threadIdx.x == 0 && atomicAdd(redo + 1, 1u) == gridDim.x - 1) redo[0] = redo[1] = 0;
+}
 DEVICE i64 block_index() { return blockIdx.x; }
 DEVICE i64 block_count() { return gridDim.x; }
 #endif
@@ -331,6 +339,7 @@ DEVICE void products(float (&acc)[M][N][4], const T* a, int lda, const T* b, int
 #ifdef TILEC_HOST
   products_exact<false, false, T, M, N, AT, BT>(acc, a, lda, b, ldb, depth, lane);
 #else
+  __syncwarp();  // the lanes may have parted in what they did with the last block
   const int r = lane % 8, low = lane / 8 % 2 * 8, high = lane / 16 * 8;
   const int a0 = AT ? (high + r) * lda + low : (low + r) * lda + high;
   const int b0 = BT ? (low + r) * ldb + high : (high + r) * ldb + low;

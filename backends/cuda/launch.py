@@ -107,7 +107,10 @@ class Kernel:
 
 
 def load(image: bytes, functions: Sequence[tuple[str, int, int]]) -> list[Kernel]:
-    """The kernels of a cubin (or of PTX text), on the current device: `(name, threads, bytes of dynamic shared memory)` each."""
+    """The kernels of a cubin (or of PTX text), on the current device.
+
+    `functions`: name, threads and bytes of dynamic shared memory of each. Raises ResourceError where the device lacks them.
+    """
     c = cupy()
     driver = importlib.import_module("cupy_backends.cuda.api.driver")
     module = c.cuda.function.Module()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from tilec import __version__, cache
 from tilec.backends.cuda import arch as architectures
@@ -18,8 +18,11 @@ from tilec.backends.cuda import nvrtc
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.lower import Function, lower
 from tilec.backends.cuda.source import complete
-from tilec.errors import ArgumentError
+from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
+
+if TYPE_CHECKING:
+    from tilec.backends.cuda.hopper.schedule import Schedule
 
 EMITTERS = ("simt", "hopper")
 HOPPER = "sm_90a"
@@ -27,10 +30,12 @@ HOPPER = "sm_90a"
 
 @dataclass(frozen=True)
 class Online:
-    """A kernel before it is cut in tiles (after the pass `online`), and the sizes it is for: where the fast path begins."""
+    """A kernel before it is cut in tiles (after the pass `online`), the sizes it is for, and the fields of its schedule that
+    are asked for: where the fast path begins."""
 
     kernel: Kernel
     sizes: Mapping[str, int]
+    schedule: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True)
@@ -79,11 +84,12 @@ class Code:
 
 
 def chosen(schedule: Mapping[str, object]) -> str | None:
-    """The emitter that a schedule names, None for the best one. Raises ArgumentError for other fields and names."""
-    for name in schedule:
-        if name != "emitter":
-            raise ArgumentError(f"schedule: target cuda has no field {name!r}; it has emitter")
-    emitter = schedule.get("emitter")
+    """The emitter that a schedule names, `hopper` where it has fields of that one, None for the best one.
+
+    Raises ArgumentError for other fields and values.
+    """
+    fast_fields(schedule)
+    emitter = schedule.get("emitter", "hopper" if schedule else None)
     if emitter is None:
         return None
     if emitter not in EMITTERS:
@@ -91,6 +97,22 @@ def chosen(schedule: Mapping[str, object]) -> str | None:
             f"schedule: emitter is {emitter!r}, expected one of {', '.join(EMITTERS)}"
         )
     return str(emitter)
+
+
+def fast_fields(schedule: Mapping[str, object]) -> dict[str, object]:
+    """The fields of a schedule that are those of the emitter `hopper`. Raises ArgumentError for those that are none."""
+    from tilec.backends.cuda.hopper.schedule import Schedule, changed, fields
+
+    out = {n: x for n, x in schedule.items() if n != "emitter"}
+    for name in out:
+        if name not in fields():
+            raise ArgumentError(
+                f"schedule: target cuda has no field {name!r}; it has emitter, {', '.join(fields())}"
+            )
+    if out and schedule.get("emitter") == "simt":
+        raise ArgumentError(f"schedule: emitter simt has no field {next(iter(out))!r}")
+    changed(Schedule(), {n: x for n, x in out.items() if n != "loader"})
+    return out
 
 
 # ---- code
@@ -105,15 +127,56 @@ def general(kernel: Kernel, arch: str, note: str = "") -> Code:
 
 
 def fast(online: Online) -> Code | str:
-    """The code that `hopper` makes, with `simt` for the grids that do not fit it; or why none fits."""
+    """The code that `hopper` makes, with `simt` for the grids that do not fit it; or why none fits.
+
+    Of several schedules it takes the first one whose kernels keep everything in registers.
+    """
     from tilec.backends.cuda.hopper import compile as hopper
+    from tilec.backends.cuda.hopper.schedule import changed
     from tilec.backends.cuda.hopper.structure import Refused
 
+    reason = ""
     try:
-        kernel, schedule = hopper.tiles(online.kernel, online.sizes)
-        found = hopper.sources(kernel, schedule)
+        schedule = changed(hopper.suggested(online.kernel, online.sizes), online.schedule)
+        tried = [schedule] if online.schedule else hopper.candidates(schedule)
+        for candidate in tried:
+            found = _fast(online, candidate)
+            if isinstance(found, str):
+                return reason or found
+            problem = _problem(found)
+            if problem is None:
+                return found
+            reason = reason or problem
     except Refused as e:
         return str(e)
+    return reason
+
+
+def _problem(code: Code) -> str | None:
+    """What keeps a fast kernel from being fast, as the compiler tells; None where there is no compiler to ask."""
+    try:
+        nvrtc.version()
+    except UnsupportedError:
+        return None
+    for unit in code.units:
+        if unit.names[0] not in {s.name for s in code.fast.values()}:
+            continue
+        made = _compiled(unit.text, code.arch)
+        use = made.usage[unit.names[0]]
+        if use.spill_stores or use.spill_loads or use.stack:
+            return f"{code.note}: {use.spill_stores} bytes of registers go to memory"
+        serial = [w for w in made.warnings if any(c in w for c in nvrtc.SERIALISED)]
+        if serial:
+            return f"{code.note}: {serial[0]}"
+    return None
+
+
+def _fast(online: Online, schedule: Schedule) -> Code | str:
+    """The code under one schedule."""
+    from tilec.backends.cuda.hopper import compile as hopper
+
+    kernel, _ = hopper.tiles(online.kernel, online.sizes, schedule)
+    found = hopper.sources(kernel, schedule)
     sources = {n: s for n, s in found.items() if not isinstance(s, str)}
     reasons = [f"grid {n}: {s}" for n, s in found.items() if isinstance(s, str)]
     if not sources:
@@ -181,7 +244,7 @@ def _compiled(text: str, arch: str) -> nvrtc.Compiled:
     entry = cache.cached(path, build)
     notes: dict[str, Any] = json.loads(entry.notes)
     usage = {name: nvrtc.Usage(*numbers) for name, numbers in notes["usage"].items()}
-    return nvrtc.Compiled(entry.code, usage, tuple(notes["warnings"]))
+    return nvrtc.Compiled(entry.object, usage, tuple(notes["warnings"]))
 
 
 def code_for(
@@ -192,7 +255,10 @@ def code_for(
 ) -> Code:
     """The code of a kernel in tiles for a target; `cuda` means the GPU that is here."""
     arch = architectures.parse(target) or default_arch()
-    return generate(kernel, arch, chosen(schedule or {}), online)
+    emitter = chosen(schedule or {})
+    if online is not None:
+        online = replace(online, schedule=fast_fields(schedule or {}))
+    return generate(kernel, arch, emitter, online)
 
 
 def source(code: Code, form: str) -> str:

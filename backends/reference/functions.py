@@ -265,7 +265,8 @@ def reduce(fn: str, x: Array, k: tuple[int, ...], real: type[np.floating[Any]]) 
     if fn == "sum":
         return x.sum(axis=k, keepdims=True)
     if fn == "mean":
-        return as_type(as_type(x, real).mean(axis=k, keepdims=True), real)
+        count = real(math.prod(x.shape[t] for t in k))
+        return as_type(x, real).sum(axis=k, keepdims=True) / count
     if fn == "logsumexp":
         return logsumexp(as_type(x, real), k)
     if fn in ("max", "maxnum"):

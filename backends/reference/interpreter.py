@@ -17,14 +17,16 @@ from tilec.backends.reference.machine import Machine
 from tilec.ir import Kernel, Type
 from tilec.meter import Traffic
 from tilec.scalar import Number, Scalar, evaluate
+from tilec.work import Work
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gives: the outputs by name (float64, int64 or bool), and the bytes that each op moved."""
+    """What a run gives: the outputs by name (float64, int64 or bool), and what each op moved and did."""
 
     outputs: dict[str, Array]
     traffic: Traffic
+    work: Work
 
     @property
     def bytes(self) -> dict[str, int]:
@@ -48,7 +50,8 @@ def run(
         machine.allocate(o.name, Type(o.dtype, o.axes))
     with np.errstate(all="ignore"):
         machine.body(kernel.body)
-    return Outcome({o.name: machine.output(o.name) for o in kernel.outputs}, machine.meter.traffic)
+    outputs = {o.name: machine.output(o.name) for o in kernel.outputs}
+    return Outcome(outputs, machine.meter.traffic, machine.meter.work)
 
 
 def bind(

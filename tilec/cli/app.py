@@ -6,19 +6,22 @@ from typing import Annotated
 
 import typer
 
+from tilec.cli.bench import bench
 from tilec.cli.check import check
 from tilec.cli.emit import emit
 from tilec.cli.ir import ir, opt
-from tilec.cli.later import bench, grad, tune
+from tilec.cli.later import grad
 from tilec.cli.machine import cache, doctor
 from tilec.cli.run import run
 from tilec.cli.traffic import traffic
+from tilec.cli.tune import tune
 
 app = typer.Typer(
     name="tilec",
     help="A tile compiler for attention.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

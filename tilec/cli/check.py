@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 def check(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE…", help=".tile files, or FILE:KERNEL.")
+        list[str],
+        typer.Argument(metavar="FILE…", help=".tile files (all their kernels), or FILE:KERNEL."),
     ],
     json: options.Json = False,
 ) -> None:

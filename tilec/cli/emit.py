@@ -25,9 +25,16 @@ def emit(
     tile: options.Tile = None,
     schedule: options.Schedule = None,
 ) -> None:
-    """Print the code that is generated for a program; for a GPU, what it uses on standard error."""
+    """Print the generated code.
+
+    For a GPU, what the kernels use goes to standard error.
+    """
     if to not in CPU + GPU:
         raise typer.BadParameter(f"{to!r} is none of {', '.join(CPU + GPU)}", param_hint="--to")
+    if target == "reference":
+        raise UnsupportedError(
+            "emit: the reference target interprets the IR and makes no code; what works is --target cpu"
+        )
     kernel = options.load(file, target, tile, schedule)
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)

@@ -50,6 +50,9 @@ def ir(
         raise UnsupportedError(
             "ir: pages and graphs are not made yet; what works is the text: --all, --diff, --bytes"
         )
+    chosen = {"--list": list_, "--diff": diff, "--bytes": bytes_, "--all": every}
+    if len(given := [name for name, on in chosen.items() if on]) > 1:
+        raise typer.BadParameter(f"choose one of {', '.join(given)}")
     kernel = options.load(file, target, tile, schedule)
     stages = _stages(kernel, passes, dtype, size)
     if list_:
@@ -121,7 +124,7 @@ def _print_bytes(
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
     arrays = kernel.sample(dtype=options.element_type(dtype), **sizes)
-    print(show(budget(ir, sizes, scalars, arrays)))
+    print(show(budget(ir, sizes, scalars, arrays)), end="")
 
 
 def opt(
@@ -129,7 +132,10 @@ def opt(
     passes: Annotated[
         str, typer.Option("--passes", metavar="a,b:x=1,…", help="The passes, with options.")
     ] = "",
-    size: options.Size = None,
+    size: Annotated[
+        options.Strings,
+        typer.Option("--size", metavar="D=64,…", help="Sizes that a specialise step fixes."),
+    ] = None,
     locations: Annotated[
         bool, typer.Option("--locations", help="Where each op comes from.")
     ] = False,
@@ -139,8 +145,13 @@ def opt(
     from tilec.kernel import read
     from tilec.reader import read as read_ir
 
+    from tilec.verify import fault
+
     text = sys.stdin.read() if file == "-" else read(file)
+    name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)
     sizes = options.integers("--size", size, 0)
-    for kernel in read_ir(text, "<stdin>" if file == "-" else file):
+    for kernel in read_ir(text, name):
+        if wrong := fault(kernel):
+            raise ArgumentError(f"{name}: {wrong}")
         print(_text(pipeline.run(kernel, steps, sizes=sizes), locations), end="")

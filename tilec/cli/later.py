@@ -8,20 +8,6 @@ from tilec.cli import options
 from tilec.errors import UnsupportedError
 
 
-def tune(file: options.File) -> NoReturn:
-    """Search tile extents and schedule fields (not yet)."""
-    raise UnsupportedError(
-        f"tune: tilec does not search schedules yet; what works is `tilec run {file} --tile i=128,j=64`"
-    )
-
-
-def bench(file: options.File) -> NoReturn:
-    """Time a program against its peers (not yet)."""
-    raise UnsupportedError(
-        f"bench: tilec does not time other libraries yet; what works is `tilec run {file}`, which prints its time"
-    )
-
-
 def grad(file: options.File) -> NoReturn:
     """Print the backward kernel (not yet)."""
     raise UnsupportedError(

@@ -19,9 +19,10 @@ def doctor(json: options.Json = False) -> None:
     if json:
         options.print_json([asdict(f) for f in findings])
     else:
+        wide = max(len(f.name) for f in findings)
         for f in findings:
             mark = {True: "ok", False: "MISSING", None: "-"}[f.ok]
-            print(f"{f.name:14} {mark:8} {f.found}" + (f"  ({f.remedy})" if f.remedy else ""))
+            print(f"{f.name:{wide}} {mark:8} {f.found}" + (f"  ({f.remedy})" if f.remedy else ""))
     if any(f.ok is False for f in findings):
         raise typer.Exit(1)
 

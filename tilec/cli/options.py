@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Strings: TypeAlias = list[str] | None
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A .tile file, or FILE:KERNEL.")]
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="A .tile file (its first kernel), or FILE:KERNEL.")
+]
 Size = Annotated[
     Strings,
     typer.Option("--size", metavar="M=4096,…", help="Dimension sizes, over those of the file."),
@@ -33,7 +35,12 @@ Set = Annotated[
     Strings, typer.Option("--set", metavar="window=512,…", help="Values of scalar arguments.")
 ]
 Target = Annotated[
-    str | None, typer.Option("--target", metavar="TARGET", help="cpu or reference (default: cpu).")
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="TARGET",
+        help="cpu, reference, cuda, cuda:sm_90a, cuda:sm_80, … (default: cpu).",
+    ),
 ]
 Tile = Annotated[
     Strings, typer.Option("--tile", metavar="i=128,j=64", help="Tile extents by axis.")

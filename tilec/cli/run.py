@@ -10,24 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from tilec import accuracy, backend, gpu
 from tilec.cli import options
-from tilec.dtypes import DType, kind
+from tilec.dtypes import kind
 from tilec.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel as IR
     from tilec.kernel import Kernel, Plan
     from tilec.scalar import Number
-
-TOLERANCE: dict[DType, float] = {
-    "f64": 1e-11,
-    "f32": 2e-5,
-    "f16": 4e-3,
-    "bf16": 3e-2,
-    "f8e4m3": 0.2,
-    "f8e5m2": 0.4,
-}
-"""How far a result may be from the reference, relative to the reference's largest value, by the narrowest type."""
 
 
 def run(
@@ -56,14 +47,7 @@ def run(
     """Run a program; print time, throughput and bytes moved."""
     kernel = options.load(file, target, tile, schedule)
     scalars = options.scalars(set_)
-    if input_ is None:
-        sizes = options.integers("--size", size, 0)
-        options.check_sizes(kernel, sizes)
-        arguments = kernel.sample(seed, dtype=options.element_type(dtype), **sizes)
-    elif size:
-        raise typer.BadParameter("the sizes are those of --input", param_hint="--size")
-    else:
-        arguments = _from_file(kernel, input_, dtype)
+    arguments = arguments_of(kernel, input_, size, dtype, seed)
     arguments.update(scalars)
     facts, outputs = _timed(kernel, arguments)
     if output is not None:
@@ -77,6 +61,20 @@ def run(
     if check and not all(e["ok"] for e in facts["errors"].values()):
         options.say("error: the result is not that of the float64 reference")
         raise typer.Exit(1)
+
+
+def arguments_of(
+    kernel: Kernel, file: str | None, size: options.Strings, dtype: str | None, seed: int
+) -> dict[str, Any]:
+    """The tensors of a call: those of a file, or sample data of the sizes that the command line gives."""
+    if file is not None:
+        if size:
+            raise typer.BadParameter("the sizes are those of --input", param_hint="--size")
+        return _from_file(kernel, file, dtype)
+    sizes = options.integers("--size", size, 0)
+    options.check_sizes(kernel, sizes)
+    wanted = options.element_type(dtype or ("f16" if _on_gpu(kernel) else None))
+    return kernel.sample(seed, dtype=wanted, **sizes)
 
 
 # ---- files
@@ -136,22 +134,30 @@ def _to_file(file: str, outputs: Mapping[str, Any]) -> None:
 
 def _timed(kernel: Kernel, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The figures of a run and its outputs: a first call, which compiles, then as many as fit in half a second."""
+    given, wait = arguments, _at_once
+    if _on_gpu(kernel):
+        tensors = {n: a for n, a in arguments.items() if hasattr(a, "dtype")}
+        given, wait = {**arguments, **gpu.send(tensors)}, gpu.wait
     start = time.perf_counter()
-    result = kernel(**arguments)
+    result = kernel(**given)
+    wait()
     first = time.perf_counter() - start
     times: list[float] = []
     while not times or (sum(times) < 0.5 and len(times) < 50 and first < 10):
         start = time.perf_counter()
-        result = kernel(**arguments)
+        result = kernel(**given)
+        wait()
         times.append(time.perf_counter() - start)
-    plan = kernel.plan(**arguments)
-    outputs = dict(zip((o.name for o in kernel.outputs), _tuple(result), strict=True))
+    plan = kernel.plan(**given)
+    results = map(gpu.receive, _tuple(result)) if _on_gpu(kernel) else _tuple(result)
+    outputs = dict(zip((o.name for o in kernel.outputs), results, strict=True))
     moved = _bytes(plan, arguments)
     seconds = statistics.median(times)
     flops = _flops(kernel, plan)
     return {
         "kernel": kernel.name,
         "target": kernel.target or "cpu",
+        "schedule": None if plan.tuned is None else str(plan.tuned.choice),
         "sizes": plan.bound.sizes,
         "scalars": plan.bound.scalars,
         "types": {n: str(a.dtype) for n, a in arguments.items() if hasattr(a, "dtype")},
@@ -165,6 +171,14 @@ def _timed(kernel: Kernel, arguments: Mapping[str, Any]) -> tuple[dict[str, Any]
         "bytes_per_second": moved / seconds,
         "outputs": {n: list(a.shape) for n, a in outputs.items()},
     }, outputs
+
+
+def _on_gpu(kernel: Kernel) -> bool:
+    return kernel.target is not None and backend.on_gpu(kernel.target)
+
+
+def _at_once() -> None:
+    """A call on the CPU is done when it returns."""
 
 
 def _tuple(x: Any) -> tuple[Any, ...]:
@@ -205,34 +219,13 @@ def _errors(
 ) -> dict[str, dict[str, Any]]:
     """Each output against the float64 reference: the largest and the mean error, and whether it is small enough."""
     want = dict(zip(outputs, _tuple(kernel.reference(**arguments)), strict=True))
-    narrow = max((_tolerance(a) for a in (*arguments.values(), *outputs.values())), default=0.0)
+    narrow = accuracy.tolerance((*arguments.values(), *outputs.values()))
     return {n: _error(outputs[n], want[n], narrow) for n in outputs}
 
 
-def _tolerance(a: Any) -> float:
-    from tilec.dtypes import NUMPY_NAMES
-
-    name = str(getattr(a, "dtype", ""))
-    return max((TOLERANCE[d] for d in TOLERANCE if NUMPY_NAMES[d] == name), default=0.0)
-
-
-def _error(got: Any, want: Any, tolerance: float) -> dict[str, Any]:
-    import numpy
-
-    got = numpy.asarray(got).astype(numpy.float64)
-    want = numpy.asarray(want).astype(numpy.float64)
-    finite = numpy.isfinite(want)
-    same = numpy.array_equal(got[~finite], want[~finite], equal_nan=True)
-    off = numpy.abs(got[finite] - want[finite])
-    largest = float(off.max()) if off.size else 0.0
-    scale = max(1.0, float(numpy.abs(want[finite]).max())) if off.size else 1.0
-    return {
-        "largest": largest,
-        "mean": float(off.mean()) if off.size else 0.0,
-        "allowed": tolerance * scale,
-        # `not >` would let a NaN pass
-        "ok": same and largest <= tolerance * scale,
-    }
+def _error(got: Any, want: Any, narrow: float) -> dict[str, Any]:
+    e = accuracy.error(got, want, narrow)
+    return {"largest": e.largest, "mean": e.mean, "allowed": e.allowed, "ok": e.ok}
 
 
 def _print(facts: Mapping[str, Any]) -> None:
@@ -240,6 +233,8 @@ def _print(facts: Mapping[str, Any]) -> None:
     print(
         f"{facts['kernel']} on {facts['target']}: {', '.join(f'{n}={x}' for n, x in names.items())}"
     )
+    if facts["schedule"] is not None:
+        print(f"schedule     {facts['schedule']} (tuned; --tile overrides it)")
     print(f"first call   {_seconds(facts['first_seconds'])} (with compilation)")
     print(
         f"time         {_seconds(facts['seconds'])} (median of {facts['runs']}, best "

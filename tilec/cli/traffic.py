@@ -1,13 +1,28 @@
-"""`tilec traffic`: the bytes that a program moves, before and after each pass."""
+"""`tilec traffic`: what a program moves and does after each pass, and which ceiling of the machine holds it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tilec.cli import options
-from tilec.errors import UnsupportedError
+from tilec.errors import ArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from tilec.ceilings import Ceilings
+    from tilec.ir import Kernel as IR
+    from tilec.ir import Value
+    from tilec.roofline import Stage
+    from tilec.scalar import Number
+
+UNFUSED, FUSED = "contract", "online"
+"""After these passes the program is one kernel per op, and as few kernels as there are groups."""
+RUNNABLE = 2 << 30
+"""Bytes of the largest value up to which `--measure` runs an IR in the interpreter."""
 
 
 def traffic(
@@ -17,28 +32,290 @@ def traffic(
     set_: options.Set = None,
     target: options.Target = None,
     tile: options.Tile = None,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="PASS", help="The ops listed: after this pass.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Add what the interpreter counts when it runs it.")
+    ] = False,
+    plot: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE.svg", help="Draw the roofline (needs matplotlib)."),
+    ] = None,
     json: options.Json = False,
-    measure: Annotated[bool, typer.Option("--measure", help="Not yet.")] = False,
-    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Not yet.")] = None,
 ) -> None:
-    """Print the bytes that a program moves, as written and after each pass."""
-    if measure or plot is not None:
-        raise UnsupportedError(
-            "traffic: nothing is measured or drawn yet; what works is the stated bytes, and `tilec ir --bytes` per op"
-        )
-    from tilec.traffic import budget
+    """Print the bytes and operations of a program as written and after each pass, and the bound that holds.
 
-    kernel = options.load(file, target, tile)
-    sizes, scalars = kernel.environment(options.integers("--size", size, 0), options.scalars(set_))
-    element = options.element_type(dtype)
-    arrays = kernel.sample(dtype=element, **sizes)
-    stated = [
-        (name, budget(ir, sizes, scalars, arrays).traffic)
-        for name, ir in kernel.stages(dtype=element, sizes=sizes)
-    ]
+    Bytes per op are those moved between memory and tiles; `compulsory` are those of each input once and each output once.
+    The ceilings of this machine are measured at the first use, or by `tilec doctor --measure`.
+    """
+    report = _report(file, size, dtype, set_, target, tile)
+    if measure:
+        report.count()
+    if plot is not None:
+        from tilec import plots
+
+        plots.save(plots.roofline(report.title, report.stages(UNFUSED, FUSED), report.roof), plot)
+        options.say(f"wrote {plot}")
     if json:
-        options.print_json([{"after": n, "read": t.read, "written": t.written} for n, t in stated])
-        return
-    print(f"{'after':12} {'read':>18} {'written':>18} {'total':>18}")
-    for name, t in stated:
-        print(f"{name:12} {t.read:18,} {t.written:18,} {t.total:18,}")
+        options.print_json(report.facts())
+    else:
+        report.print(after)
+
+
+def _report(
+    file: str,
+    size: options.Strings,
+    dtype: str | None,
+    set_: options.Strings,
+    target: str | None,
+    tile: options.Strings,
+) -> _Report:
+    from tilec import ceilings
+
+    target = target or "cpu"
+    if target == "reference":
+        raise UnsupportedError(
+            "traffic: the target reference has no ceilings; what works is cpu, cuda"
+        )
+    kernel = options.load(file, target, tile)
+    given = options.integers("--size", size, 0)
+    sizes, scalars = kernel.environment(given, options.scalars(set_))
+    if ceilings.of(target) is None:
+        options.say("measuring the ceilings of this machine, once (about two seconds)")
+    roof = ceilings.measured(target)
+    element = options.element_type(dtype)
+    steps = [(name, ir) for name, ir in kernel.stages(dtype=element, sizes=sizes)]
+    twice = {**sizes, **{d: 2 * sizes[d] for d in _lengths(steps[-1][1])}}
+    arrays = kernel.sample(dtype=element, **sizes)
+    return _Report(
+        steps, sizes, scalars, arrays, roof, twice, lambda s: kernel.sample(dtype=element, **s)
+    )
+
+
+def _lengths(tiled: IR) -> tuple[str, ...]:
+    from tilec.roofline import lengths
+
+    return lengths(tiled)
+
+
+class _Report:
+    """The figures of a program along its pipeline."""
+
+    def __init__(
+        self,
+        steps: list[tuple[str, IR]],
+        sizes: dict[str, int],
+        scalars: dict[str, Number],
+        arrays: dict[str, Any],
+        roof: Ceilings,
+        twice: dict[str, int],
+        sample: Any,
+    ) -> None:
+        self.steps, self.sizes, self.scalars, self.arrays = dict(steps), sizes, scalars, arrays
+        self.roof, self.twice, self.sample = roof, twice, sample
+        self.env: dict[str, Number] = {**sizes, **scalars}
+        self.all = [self.stage(name, ir) for name, ir in steps]
+        self.counted: dict[str, dict[str, Any]] = {}
+
+    @property
+    def title(self) -> str:
+        """The kernel and its sizes."""
+        (name, *_), env = (k.name for k in self.steps.values()), self.env
+        return f"{name}({', '.join(f'{n}={x:g}' for n, x in env.items())})"
+
+    def stage(self, name: str, ir: IR) -> Stage:
+        """The figures after a pass."""
+        from tilec import roofline
+        from tilec.traffic import budget
+
+        stated = budget(ir, self.sizes, self.scalars, self.arrays)
+        return roofline.stage(name, ir, stated, self.env, self.roof)
+
+    def stages(self, *names: str) -> list[Stage]:
+        """The stages after some passes, and the last one."""
+        return [s for s in self.all if s.name in names or s is self.all[-1]]
+
+    # ---- counting
+
+    def count(self) -> None:
+        """Runs each IR in the interpreter, as far as its values fit memory, and keeps what it counted."""
+        from tilec.backends.reference.interpreter import run
+
+        for s in self.all:
+            ir = self.steps[s.name]
+            most = self._widest(ir)
+            if most > RUNNABLE:
+                self.counted[s.name] = {"skipped": f"a value of {most:,} bytes"}
+                continue
+            got = run(ir, self.arrays, self.scalars)
+            self.counted[s.name] = {
+                "read": got.traffic.read,
+                "written": got.traffic.written,
+                "work": {u: got.work.total(u) for u in got.work.ops},
+                "equal": (got.traffic.read, got.traffic.written) == (s.read, s.written)
+                and {u: got.work.total(u) for u in got.work.ops} == s.work,
+            }
+
+    def _widest(self, ir: IR) -> int:
+        """Bytes of the largest array that the interpreter makes of an IR; products that are summed at once are none."""
+        from tilec.backends.reference.machine import product_terms
+        from tilec.roofline import size
+
+        lazy = product_terms(ir)
+        values = [v.type for n, v in ir.values.items() if n not in lazy]
+        return max((2 * size(ir, t, self.env) for t in values), default=0)
+
+    # ---- the comparison
+
+    def compared(self) -> dict[str, dict[str, Any]]:
+        """The program one op at a time, fused, and in tiles: bytes, their growth, the largest score value, the bound."""
+        from tilec.roofline import growth, largest
+
+        out: dict[str, dict[str, Any]] = {}
+        for s in self.stages(UNFUSED, FUSED):
+            ir = self.steps[s.name]
+            found = largest(ir, self.env)
+            more = self._moved(ir, self.twice) if self.twice != self.sizes else None
+            out[s.name] = {
+                "moved": s.moved,
+                "growth": None if more is None else growth(s.moved, more),
+                "intensity": s.operations / max(s.moved, 1),
+                "largest": None if found is None else _value(ir, *found),
+                "holds": s.bound.holds,
+                "least_seconds": s.bound.least,
+            }
+        return out
+
+    def _moved(self, ir: IR, sizes: dict[str, int]) -> int:
+        from tilec.control import Control
+        from tilec.traffic import budget
+
+        arrays = self.sample(sizes) if Control(ir).tensors else {}
+        return budget(ir, sizes, self.scalars, arrays).total
+
+    # ---- showing
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "kernel": next(iter(self.steps.values())).name,
+            "sizes": self.sizes,
+            "scalars": self.scalars,
+            "ceilings": asdict(self.roof),
+            "compulsory": self.all[0].compulsory,
+            "stages": [self._fact(s) for s in self.all],
+            "compared": self.compared(),
+        }
+
+    def _fact(self, s: Stage) -> dict[str, Any]:
+        more = {"counted": self.counted[s.name]} if s.name in self.counted else {}
+        return {
+            "after": s.name,
+            "read": s.read,
+            "written": s.written,
+            "work": dict(s.work),
+            "bound": {"holds": s.bound.holds, "seconds": dict(s.bound.seconds)},
+            "ops": [asdict(r) for r in s.rows],
+            **more,
+        }
+
+    def print(self, after: str | None) -> None:
+        """The tables, as text."""
+        names = list(self.steps)
+        if after is not None and after not in names:
+            raise ArgumentError(
+                f"--after: {after!r} is not in this pipeline{options.nearest(after, names)}"
+            )
+        chosen = next(s for s in self.all if s.name == (after or names[-1]))
+        lines = [self.title, *_roofs(self.roof), ""]
+        lines += self._stages()
+        lines += ["", f"by op, after {chosen.name}", *_ops(chosen), "", *self._comparison()]
+        print("\n".join(lines))
+
+    def _stages(self) -> Iterator[str]:
+        yield (
+            f"{'after':12} {'bytes read':>16} {'written':>16} {'total':>16} {'matrix':>15} {'other':>14} "
+            f"{'special':>13}  {'at least':>10}  bound"
+        )
+        for s in self.all:
+            yield (
+                f"{s.name:12} {s.read:16,} {s.written:16,} {s.moved:16,} {s.work['matrix']:15,} {s.work['fma']:14,} "
+                f"{s.work['special']:13,}  {duration(s.bound.least):>10}  {s.bound.holds}"
+            )
+            if s.name in self.counted:
+                yield _count(self.counted[s.name])
+        yield f"compulsory   {self.all[0].compulsory:,} bytes: each input once, each output once"
+
+    def _comparison(self) -> Iterator[str]:
+        headings = {UNFUSED: "one op at a time", FUSED: "fused"}
+        found = self.compared()
+        columns = [headings.get(name, "in tiles") for name in found]
+        yield f"{'':18}" + "".join(f"{c:>28}" for c in columns)
+        rows: dict[str, Any] = {
+            "bytes": lambda f: f"{f['moved']:,}",
+            "grow with length": lambda f: "-" if f["growth"] is None else f"N^{f['growth']:.2f}",
+            "operations/byte": lambda f: f"{f['intensity']:.1f}",
+            "largest product": lambda f: (f["largest"] or {}).get("value", "-"),
+            "  it takes": lambda f: f"{f['largest']['bytes']:,} bytes" if f["largest"] else "-",
+            "  it lives": lambda f: (f["largest"] or {}).get("place", "-"),
+            "bottleneck": lambda f: f["holds"],
+            "at least": lambda f: duration(f["least_seconds"]),
+        }
+        for name, cell in rows.items():
+            yield f"{name:18}" + "".join(f"{cell(f):>28}" for f in found.values())
+
+
+def _value(ir: IR, v: Value, size: int) -> dict[str, Any]:
+    """The largest product: its axes, its bytes, and where it is."""
+    axes = ", ".join(
+        a if n is None else f"{a}:{n}" for a, n in zip(v.type.axes, v.type.tile, strict=True)
+    )
+    whole = any(v in op.results for op in ir.body)
+    place = "in HBM" if whole else "on chip, a tile at a time"
+    return {"value": f"{v.name}[{axes}]", "bytes": size, "place": place}
+
+
+def _roofs(roof: Ceilings) -> Iterator[str]:
+    yield f"on {roof.machine} ({roof.origin})"
+    yield (
+        f"roofs: memory {rate(roof.memory)}B/s, last cache {rate(roof.cache)}B/s; per second {rate(roof.matrix)} matrix, "
+        f"{rate(roof.fma)} other, {rate(roof.special)} special operations"
+        + ("; one unit does all" if roof.shared else "")
+    )
+
+
+def _ops(s: Stage) -> Iterator[str]:
+    wide = max([len(r.op) for r in s.rows], default=2)
+    yield (
+        f"{'op':{wide}} {'compulsory':>14} {'read':>16} {'written':>14} {'matrix':>15} {'other':>13} {'special':>12}"
+    )
+    for r in s.rows:
+        work: Mapping[Any, int] = r.work
+        yield (
+            f"{r.op:{wide}} {r.compulsory:14,} {r.read:16,} {r.written:14,} {work['matrix']:15,} {work['fma']:13,} "
+            f"{work['special']:12,}"
+        )
+
+
+def _count(counted: Mapping[str, Any]) -> str:
+    if "skipped" in counted:
+        return f"{'  counted':12} not run: {counted['skipped']} is too much for the interpreter; give smaller sizes (--size)"
+    work = counted["work"]
+    return (
+        f"{'  counted':12} {counted['read']:16,} {counted['written']:16,} {counted['read'] + counted['written']:16,} "
+        f"{work['matrix']:15,} {work['fma']:14,} {work['special']:13,}  {'equal' if counted['equal'] else 'DIFFERENT'}"
+    )
+
+
+def rate(x: float) -> str:
+    """A rate with its prefix: `8.7 G`."""
+    power = min(4, max(0, int(math.log10(x) // 3))) if x > 0 else 0
+    return f"{x / 1000**power:.3g} {('', 'k', 'M', 'G', 'T')[power]}"
+
+
+def duration(t: float) -> str:
+    """A time with its unit."""
+    if t < 1e-3:
+        return f"{t * 1e6:.3g} µs"
+    return f"{t * 1e3:.3g} ms" if t < 1 else f"{t:.3g} s"

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import Source, emit
 from tilec.backends.cuda.hopper.schedule import Schedule, default
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
-from tilec.ir import Edge, Grid, If, Kernel, Load, Op, operands, walk
+from tilec.ir import Edge, Grid, Kernel, Op, operands
 
 
-def tiles(kernel: Kernel, sizes: Mapping[str, int], schedule: Schedule | None = None) -> tuple[Kernel, Schedule]:
+def tiles(
+    kernel: Kernel, sizes: Mapping[str, int], schedule: Schedule | None = None
+) -> tuple[Kernel, Schedule]:
     """The placed tile IR of a kernel under a schedule, the default one of its shape if None.
 
     `kernel` is what `online` gives; `sizes` are all dimensions: those that must be known are fixed, the others choose the
     default. Raises Refused where no grid fits.
     """
+    schedule = schedule or suggested(kernel, sizes)
+    return _tiled(_specialised(kernel, sizes), schedule), schedule
+
+
+def suggested(kernel: Kernel, sizes: Mapping[str, int]) -> Schedule:
+    """The default schedule for a kernel's shape. Raises Refused where no grid fits."""
+    probe = _tiled(_specialised(kernel, sizes), Schedule(2, 128, relax=False))
+    return _default(_fitting(probe), sizes)
+
+
+def candidates(schedule: Schedule) -> Iterator[Schedule]:
+    """A schedule, and those to try where its kernel does not fit the registers."""
+    yield schedule
+    for loader in (40, 56):
+        if schedule.warpgroups == 2 and loader > schedule.loader:
+            yield replace(schedule, loader=loader)
+    for part in (3 / 4, 1 / 2, 1 / 4):
+        columns = int(schedule.columns * part) // 16 * 16
+        if columns >= 16:
+            yield replace(schedule, columns=columns, loader=max(40, schedule.loader))
+
+
+def _specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
     specialise = importlib.import_module("tilec.passes.specialise")
     fixed = {d: sizes[d] for d in specialise.static_dims(kernel)}
-    kernel = specialise.specialise(kernel, specialise.Options(sizes=fixed))
-    if schedule is None:
-        probe = _tiled(kernel, Schedule(2, 128, relax=False))
-        schedule = _default(_fitting(probe), sizes)
-    return _tiled(kernel, schedule), schedule
+    return specialise.specialise(kernel, specialise.Options(sizes=fixed))
 
 
 def sources(kernel: Kernel, schedule: Schedule) -> dict[int, Source | str]:
@@ -46,7 +67,9 @@ def _tiled(kernel: Kernel, schedule: Schedule) -> Kernel:
     from tilec.passes.tile import Options, tile
     from tilec.target import Target
 
-    target = Target("cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024)
+    target = Target(
+        "cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024
+    )
     kernel = prune(tile(kernel, Options(target=target)))
     return place(relax(kernel) if schedule.relax else kernel)
 
@@ -68,8 +91,15 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
     length = int(evaluate(s.kernel.extents[s.stream], sizes))
     schedule = default(width, length, uneven(s))
+    if s.together:
+        schedule = replace(schedule, loader=40)
+    if s.loops[0].tile is None:
+        return replace(schedule, warpgroups=2, columns=s.columns)
     while schedule.columns > 16:
-        fits = plans.fragment_registers(replace(s, columns=schedule.columns)) + plans.RESERVE <= schedule.registers[1]
+        fits = (
+            plans.fragment_registers(replace(s, columns=schedule.columns)) + plans.RESERVE
+            <= schedule.registers[1]
+        )
         if fits and plans.memory_bytes(s, schedule) <= plans.SHARED:
             break
         schedule = replace(schedule, columns=schedule.columns // 2)
@@ -80,7 +110,9 @@ def uneven(s: Structure) -> bool:
     """Whether how many windows a tile has depends on where its rows are."""
     defs: dict[str, Op] = {v.name: op for op in s.prologue for v in op.results}
     edges = {v.name for op in s.prologue if isinstance(op, Edge) for v in op.results}
-    todo = [x for b in s.blocks for x in (b.loop.start, b.loop.stop) if isinstance(x, str)]
+    if s.chosen:
+        return True
+    todo = [x for f in s.loops for x in (f.start, f.stop) if isinstance(x, str)]
     seen: set[str] = set()
     while todo:
         x = todo.pop()
@@ -89,4 +121,4 @@ def uneven(s: Structure) -> bool:
         if x not in seen and x in defs:
             seen.add(x)
             todo += [y for y in operands(defs[x]) if isinstance(y, str)]
-    return any(isinstance(op, (If, Load)) and not getattr(op, "relaxed", True) for b in s.blocks for op in walk(b.middle))
+    return False

@@ -19,13 +19,15 @@ from tilec.backends.cuda.hopper.plan import Plan, padded
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dataflow import definitions, names_in
-from tilec.ir import Cast, Map, Op, Operand, Store, operands
+from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
 
 
 class Epilogue:
     """Emits the epilogue of a tile. `maps` takes the maps of outputs."""
 
-    def __init__(self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, object]) -> None:
+    def __init__(
+        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, object]
+    ) -> None:
         self.scope, self.plan, self.registers, self.maps = scope, plan, registers, maps
         self.s, self.out, self.names = plan.structure, scope.out, scope.names
         self.defs = definitions(self.s.epilogue)
@@ -62,7 +64,8 @@ class Epilogue:
         if not wide:
             self.store_rows(op)
         elif len(wide) == 1 and self.s.row in op.index and (axes <= {self.s.row, wide[0]}):
-            self.store_tile(op, wide[0])
+            with self.out.block(""):
+                self.store_tile(op, wide[0])
         else:
             raise Refused(f"output {op.tensor} has axes {', '.join(map(str, op.index))}")
 
@@ -79,14 +82,20 @@ class Epilogue:
         """A value per row: one of the four threads that share it writes."""
         dtype = self.scope.dtype(op.tensor)
         value = self.scope.operand(op.value, "row").real()
-        text = {"f32": value.text, "f16": f"(u16)pack_f16({value.text}, 0.f)", "bf16": f"(u16)pack_bf16({value.text}, 0.f)"}.get(dtype)
+        text = {
+            "f32": value.text,
+            "f16": f"(u16)pack_f16({value.text}, 0.f)",
+            "bf16": f"(u16)pack_bf16({value.text}, 0.f)",
+        }.get(dtype)
         if text is None:
             raise Refused(f"output {op.tensor} is {dtype}")
         if self.s.row not in op.index:
             raise Refused(f"output {op.tensor} has no rows")
         name, limit = self.names.of(op.tensor), self.scope.extent(self.s.row).text
         offset = self.offset(op, {})
-        self.out.add(f"if ((lane & 3) == 0) ROWS if (row_i[r] < {limit}) {name}[{offset}] = {text};{self.scope.comment(op)}")
+        self.out.add(
+            f"if ((lane & 3) == 0) ROWS if (row_i[r] < {limit}) {name}[{offset}] = {text};{self.scope.comment(op)}"
+        )
 
     def store_tile(self, op: Store, feature: str) -> None:
         """A tile of rows and features."""
@@ -97,24 +106,45 @@ class Epilogue:
         if dtype not in ("f16", "bf16", "f32"):
             raise Refused(f"output {op.tensor} is {dtype}")
         divisors = self.divisors(op.value)
+        watched = self.plan.structure.watched and bool(
+            self.inputs(op.value) & set(self.accumulators)
+        )
+        probe = self.names.fresh("probe") if watched else ""
+        if probe:
+            self.out.add(f"u32 {probe} = 0;")
         for x in divisors:
             text = self.scope.values[x].text
             row = self.scope.axes(x) == (self.s.row,)
             index = "[r]" if row else ""
-            self.out.add(f"float {self.inverse(x)}[2]; ROWS {self.inverse(x)}[r] = __frcp_rn({text}{index});")
+            self.out.add(
+                f"float {self.inverse(x)}[2]; ROWS {self.inverse(x)}[r] = __frcp_rn({text}{index});"
+            )
         through = self.plan.schedule.store == "tma" and dtype != "f32"
         if through:
             self.begin_copy()
         if divisors:
-            tests = [f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})" for x in divisors for k in ((0, 1) if self.scope.axes(x) else (0,))]
+            tests = [
+                f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
+                for x in divisors
+                for k in ((0, 1) if self.scope.axes(x) else (0,))
+            ]
             with self.out.block(f"if (__all_sync(FULL, {' & '.join(dict.fromkeys(tests))}))"):
-                self.tile_loop(op, feature, width, dtype, through, True)
+                self.tile_loop(op, feature, width, dtype, through, True, probe)
             with self.out.block("else"):
-                self.tile_loop(op, feature, width, dtype, through, False)
+                self.tile_loop(op, feature, width, dtype, through, False, probe)
         else:
-            self.tile_loop(op, feature, width, dtype, through, True)
+            self.tile_loop(op, feature, width, dtype, through, True, probe)
+        if probe:
+            self.out.add(
+                f"if ({probe} & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent"
+            )
         if through:
             self.end_copy(op, feature, width)
+
+    def inputs(self, x: Operand) -> set[str]:
+        """What a value is computed from."""
+        op = self.defs.get(str(x))
+        return {str(x)} if op is None else {z for y in operands(op) for z in self.inputs(y)}
 
     def inverse(self, x: str) -> str:
         """The name of 1 / x."""
@@ -126,14 +156,28 @@ class Epilogue:
         if op is None or len(op.result.type.axes) < 2:
             return []
         out = [d for y in names_in(operands(op)) for d in self.divisors(y)]
-        if isinstance(op, Map) and op.fn == "div" and isinstance(op.args[1], str) and len(self.scope.axes(op.args[1])) < 2:
+        if (
+            isinstance(op, Map)
+            and op.fn == "div"
+            and isinstance(op.args[1], str)
+            and len(self.scope.axes(op.args[1])) < 2
+        ):
             out.append(op.args[1])
         return list(dict.fromkeys(out))
 
     # ---- the loop over a tile
 
-    def tile_loop(self, op: Store, feature: str, width: int, dtype: str, through: bool, fast: bool) -> None:
-        """Element by element: the value, rounded, to its place."""
+    def tile_loop(
+        self,
+        op: Store,
+        feature: str,
+        width: int,
+        dtype: str,
+        through: bool,
+        fast: bool,
+        probe: str,
+    ) -> None:
+        """Element by element: the value, rounded, to its place. `probe` takes note of NaN and infinity."""
         out = self.out
         out.add("#pragma unroll")
         with out.block(f"for (int b16 = 0; b16 < {padded(width) // 16}; b16++)"):
@@ -144,6 +188,11 @@ class Epilogue:
                 values: dict[str, Expression] = {}
                 e = self.element(op.value, feature, values, fast)
                 out.add(f"four[half][x] = {e.real().text};")
+            if probe:
+                pairs = ", ".join(
+                    f"pack_bf16(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)
+                )
+                out.add(f"{probe} = watch({probe}, {pairs});")
             if through:
                 self.matrices(dtype)
             elif dtype == "f32":
@@ -151,7 +200,9 @@ class Epilogue:
             else:
                 self.direct_pairs(op, feature, width, dtype)
 
-    def element(self, x: Operand, feature: str, values: dict[str, Expression], fast: bool) -> Expression:
+    def element(
+        self, x: Operand, feature: str, values: dict[str, Expression], fast: bool
+    ) -> Expression:
         """An element of a value of rows and features."""
         if not isinstance(x, str):
             return literal(x)
@@ -176,6 +227,8 @@ class Epilogue:
     def computed(self, op: Op, args: list[Expression], fast: bool) -> Expression:
         if isinstance(op, Cast):
             return cast(args[0], op.to)
+        if isinstance(op, Load):
+            return self.scope.load(op, args)
         if not isinstance(op, Map):
             raise Refused(f"{op.result.name} is no pointwise value")
         if op.fn == "div" and fast:
@@ -189,17 +242,25 @@ class Epilogue:
     def begin_copy(self) -> None:
         room = self.plan.rooms["out"]
         out = self.out
-        out.add("if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory")
+        out.add(
+            "if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory"
+        )
         out.add("named_sync(8 + w, 128);")
-        if "out_place" not in self.names.taken:
-            self.names.taken.add("out_place")
-        out.add(f"const u32 out_place = shared + {room.offset} + w * {room.bytes}, out_row = warp * 16 + (lane & 15);")
-        out.add("const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);")
+        out.add(
+            f"const u32 out_place = shared + {room.offset} + w * {room.bytes}, out_row = warp * 16 + (lane & 15);"
+        )
+        out.add(
+            "const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);"
+        )
 
     def matrices(self, dtype: str) -> None:
         """16 columns, as four 8 x 8 matrices, into the swizzled tile."""
-        pairs = [f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)]
-        self.out.add(f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {', '.join(pairs)});")
+        pairs = [
+            f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)
+        ]
+        self.out.add(
+            f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {', '.join(pairs)});"
+        )
 
     def end_copy(self, op: Store, feature: str, width: int) -> None:
         from tilec.backends.cuda.hopper.emit import Map_, Parameter
@@ -209,17 +270,27 @@ class Epilogue:
         name = f"{self.names.of(op.tensor)}_map"
         if op.tensor not in self.maps:
             name = self.names.fresh(name)
-            m = Map_(op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs)
+            m = Map_(
+                op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs
+            )
             self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
-        rest = "".join(f", (int){self.scope.operand(x, None).text}" for x in op.index if x not in (feature, self.s.row))
+        rest = "".join(
+            f", (int){self.scope.operand(x, None).text}"
+            for x in op.index
+            if x not in (feature, self.s.row)
+        )
         out.add("written_for_copies();")
         out.add("named_sync(8 + w, 128);")
         with out.block("if ((threadIdx.x & 127) == 0)"):
             if slabs:
-                out.add(f"copy_out(&{name}, out_place, 0, origin + w * 64, 0{rest});{self.scope.comment(op)}")
+                out.add(
+                    f"copy_out(&{name}, out_place, 0, origin + w * 64, 0{rest});{self.scope.comment(op)}"
+                )
             else:
                 for k in range(-(-width // 64)):
-                    out.add(f"copy_out(&{name}, out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest});{self.scope.comment(op)}")
+                    out.add(
+                        f"copy_out(&{name}, out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest});{self.scope.comment(op)}"
+                    )
             out.add("copy_commit();")
 
     # ---- out of registers
@@ -229,18 +300,28 @@ class Epilogue:
         limit = self.scope.extent(self.s.row).text
         out.add("#pragma unroll")
         with out.block("for (int half = 0; half < 2; half++) EACH"):
-            out.add("const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);")
+            out.add(
+                "const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);"
+            )
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[half][x];")
+            out.add(
+                f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[half][x];"
+            )
 
     def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
         """Two columns at a time; of 16 columns a thread gathers 4 of a row first, where rows are whole."""
         out, name = self.out, self.names.of(op.tensor)
         limit = self.scope.extent(self.s.row).text
         with out.block("ROWS"):
-            out.add(f"u32 left = pack_{dtype}(four[0][2 * r], four[0][2 * r + 1]), right = pack_{dtype}(four[1][2 * r], four[1][2 * r + 1]);")
+            out.add(
+                f"u32 left = pack_{dtype}(four[0][2 * r], four[0][2 * r + 1]), right = pack_{dtype}(four[1][2 * r], four[1][2 * r + 1]);"
+            )
             out.add("const u32 got = __shfl_xor_sync(FULL, (lane & 1) ? left : right, 1);")
-            out.add("if (lane & 1) left = got; else right = got;   // now four columns that follow each other")
+            out.add(
+                "if (lane & 1) left = got; else right = got;   // now four columns that follow each other"
+            )
             out.add("const int column = 16 * b16 + 8 * (lane & 1) + 2 * (lane & 2);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            out.add(f"if (row_i[r] < {limit} && column < {width}) *(uint2*)(&{name}[{offset}]) = make_uint2(left, right);{self.scope.comment(op)}")
+            out.add(
+                f"if (row_i[r] < {limit} && column < {width}) *(uint2*)(&{name}[{offset}]) = make_uint2(left, right);{self.scope.comment(op)}"
+            )

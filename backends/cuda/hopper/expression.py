@@ -29,7 +29,8 @@ COLUMN = "column"
 class Expression:
     """A value in CUDA C++. `bits`: an integer is below 2 ** bits in size. `step`: see above.
 
-    `product`: the factors of a product of floats, which goes into one instruction with an addition that follows.
+    `product`: the factors of a product of floats, which goes into one instruction with an addition that follows. `terms`: a
+    summand that does not change along a row, and one that depends on the column alone.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Expression:
     bits: int = 64
     step: int = 0
     product: tuple[str, str] | None = None
+    terms: tuple[str, str] | None = None
 
     @property
     def ctype(self) -> str:
@@ -57,7 +59,8 @@ class Expression:
             return self
         if self.step:
             # exact where it matters: a column is small beside a base that is rounded
-            return Expression(f"((float)({self.text}) + (float)({_times(self.step)}))", "float")
+            base, more = f"(float)({self.text})", f"(float)({_times(self.step)})"
+            return Expression(f"({base} + {more})", "float", terms=(base, more))
         return Expression(f"(float)({self.text})", "float")
 
 
@@ -73,7 +76,9 @@ def literal(x: int | float | bool | Absent) -> Expression:
         return Expression("true" if x else "false", "bool")
     if isinstance(x, int):
         bits = max(1, x.bit_length() + (x < 0))
-        return Expression(f"{x}" if bits <= 31 else f"{x}LL" if bits < 64 else f"((i64){x}LL)", "int", bits)
+        return Expression(
+            f"{x}" if bits <= 31 else f"{x}LL" if bits < 64 else f"((i64){x}LL)", "int", bits
+        )
     if math.isnan(x):
         return Expression("QUIET_NAN", "float")
     if math.isinf(x):
@@ -99,12 +104,19 @@ COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
-def pointwise(fn: str, args: list[Expression], result: DType, inverse: Callable[[Expression], str] | None = None) -> Expression:
+def pointwise(
+    fn: str,
+    args: list[Expression],
+    result: DType,
+    inverse: Callable[[Expression], str] | None = None,
+) -> Expression:
     """The value of a pointwise function. `inverse` names 1 / x where x does not change along a loop."""
     if fn in COMPARE:
         return _compare(fn, args[0], args[1])
     if fn in ("and", "or"):
-        return Expression(f"({args[0].text} {'&&' if fn == 'and' else '||'} {args[1].text})", "bool")
+        return Expression(
+            f"({args[0].text} {'&&' if fn == 'and' else '||'} {args[1].text})", "bool"
+        )
     if fn == "not":
         return Expression(f"!{args[0].text}", "bool")
     if fn == "select":
@@ -145,7 +157,11 @@ def _compare(fn: str, x: Expression, y: Expression) -> Expression:
         return Expression(f"({x.real().text} {COMPARE[fn]} {y.real().text})", "bool")
     if x.kind == y.kind == "bool":
         return Expression(f"({x.text} {COMPARE[fn]} {y.text})", "bool")
-    if max(x.bits, y.bits) > 31 and min(x.bits, y.bits) <= 29 and not (x if x.bits > 31 else y).step:
+    if (
+        max(x.bits, y.bits) > 31
+        and min(x.bits, y.bits) <= 29
+        and not (x if x.bits > 31 else y).step
+    ):
         # beyond every position it does not matter how far
         x, y = (Expression(f"narrow({z.text})", "int", 31) if z.bits > 31 else z for z in (x, y))
     step = x.step - y.step
@@ -189,12 +205,18 @@ _TWO = {
 }
 
 
-def _real(fn: str, args: list[Expression], inverse: Callable[[Expression], str] | None) -> Expression:
+def _real(
+    fn: str, args: list[Expression], inverse: Callable[[Expression], str] | None
+) -> Expression:
     texts = [a.text for a in args]
     if fn in _ONE:
         return Expression(_ONE[fn].format(*texts), "float")
     if fn in ("add", "sub") and any(a.product for a in args):
         return Expression(_fused(fn, *args), "float")
+    if fn == "mul" and any(a.terms for a in args):
+        x, y = args if args[0].terms else args[::-1]
+        assert x.terms is not None
+        return Expression(f"fmaf({x.terms[1]}, {y.text}, {x.terms[0]} * {y.text})", "float")
     if fn in _TWO:
         product = (texts[0], texts[1]) if fn == "mul" else None
         return Expression(_TWO[fn].format(*texts), "float", product=product)
@@ -251,7 +273,9 @@ def _whole(fn: str, args: list[Expression]) -> Expression:
                 return Expression(f"({args[0].text} & {(1 << power) - 1})", "int", power)
             call = "floor_div" if fn == "floordiv" else "floor_mod"
             return Expression(
-                f"{call}<{wide}>({args[0].text}, {args[1].text})", "int", args[0].bits if fn == "floordiv" else args[1].bits
+                f"{call}<{wide}>({args[0].text}, {args[1].text})",
+                "int",
+                args[0].bits if fn == "floordiv" else args[1].bits,
             )
         case "bitand" | "bitor" | "bitxor":
             sign = {"bitand": "&", "bitor": "|", "bitxor": "^"}[fn]
@@ -284,8 +308,10 @@ def cast(x: Expression, to: DType) -> Expression:
         raise Refused("it converts to bool")
     if kind(to) == "int":
         if x.kind == "float":
-            return Expression(f"(int)({x.text})", "int", 31) if to in ("i32", "i16", "i8", "u8") else Expression(
-                f"(i64)({x.text})", "int", 64
+            return (
+                Expression(f"(int)({x.text})", "int", 31)
+                if to in ("i32", "i16", "i8", "u8")
+                else Expression(f"(i64)({x.text})", "int", 64)
             )
         return x if x.kind == "int" else Expression(f"(int){x.text}", "int", 1)
     value = x.real().text
@@ -300,7 +326,17 @@ def cast(x: Expression, to: DType) -> Expression:
             raise Refused(f"it converts to {to}")
 
 
-ELEMENT = {"f32": "float", "f16": "u16", "bf16": "u16", "i64": "i64", "i32": "int", "i16": "short", "i8": "signed char", "u8": "unsigned char", "bool": "bool"}
+ELEMENT = {
+    "f32": "float",
+    "f16": "u16",
+    "bf16": "u16",
+    "i64": "i64",
+    "i32": "int",
+    "i16": "short",
+    "i8": "signed char",
+    "u8": "unsigned char",
+    "bool": "bool",
+}
 """The C type of a stored element."""
 _BITS = {"i64": 64, "i32": 31, "i16": 15, "i8": 8, "u8": 8, "bool": 1}
 

@@ -13,11 +13,13 @@ needs the total.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
+    ELEMENT,
     POSITION,
     Expression,
     cast,
@@ -47,8 +49,28 @@ from tilec.ir import (
 )
 from tilec.scalar import Scalar
 
-COMBINE = {"sum": "{0} + {1}", "max": "max_nan({0}, {1})", "min": "min_nan({0}, {1})", "maxnum": "fmaxf({0}, {1})"}
+COMBINE = {
+    "sum": "{0} + {1}",
+    "max": "max_nan({0}, {1})",
+    "min": "min_nan({0}, {1})",
+    "maxnum": "fmaxf({0}, {1})",
+}
 IDENTITY = {"sum": "0.f", "max": "NEG_INF", "min": "POS_INF", "maxnum": "NEG_INF"}
+OVER_ROWS: dict[str, dict[str, tuple[str, str]]] = {
+    "min": {
+        "int": ("least<int>({0}, {1})", "MOST"),
+        "i64": ("least<i64>({0}, {1})", "MOST_WIDE"),
+        "float": ("min_nan({0}, {1})", "POS_INF"),
+    },
+    "max": {
+        "int": ("greatest<int>({0}, {1})", "-MOST"),
+        "i64": ("greatest<i64>({0}, {1})", "-MOST_WIDE"),
+        "float": ("max_nan({0}, {1})", "NEG_INF"),
+    },
+    "any": {"bool": ("{0} || {1}", "false")},
+    "all": {"bool": ("{0} && {1}", "true")},
+}
+"""How reductions over rows combine, and what they begin with, by C type."""
 QUAD = {"sum": "quad_sum", "max": "quad_max_nan", "min": "quad_min_nan", "maxnum": "quad_max"}
 
 
@@ -60,6 +82,7 @@ class Scope:
         self.out, self.names = out, names
         self.values: dict[str, Expression] = {}
         self.used_pointers: dict[str, None] = {}
+        self.whole = False  # whether all positions of the present window are on the axis
         self.types: dict[str, Type] = {n: v.type for n, v in self.kernel.values.items()}
         for d in self.kernel.dims:
             self.values[d] = Expression(names.of(d), "int", POSITION)
@@ -122,11 +145,13 @@ class Scope:
         """The expression of an op. `where`: None for a scalar, `row` inside ROWS."""
         match op:
             case Map():
-                return pointwise(op.fn, [self.operand(x, where) for x in op.args], op.result.type.dtype)
+                return pointwise(
+                    op.fn, [self.operand(x, where) for x in op.args], op.result.type.dtype
+                )
             case Cast():
                 return cast(self.operand(op.x, where), op.to)
             case Load():
-                return self.load(op, [self.operand(x, where) for x in op.index], where)
+                return self.load(op, [self.operand(x, where) for x in op.index])
             case Edge():
                 return self.edge(op)
             case _:
@@ -145,6 +170,42 @@ class Scope:
             return Expression(f"{e.text}[r]", e.kind, e.bits)
         return e
 
+    def over_rows(self, op: Reduce, defs: Mapping[str, Op]) -> None:
+        """A reduction over the rows of the tile, by the threads of each warp together."""
+        out, name = self.out, self.names.of(op.result.name)
+        element = self.at_row(op.args[0], defs)
+        ctype = element.ctype
+        if ctype not in OVER_ROWS[op.fn]:
+            raise Refused(f"{op.result.name} is a {op.fn} of {ctype} over rows")
+        both, identity = OVER_ROWS[op.fn][ctype]
+        out.add(f"{ctype} {name} = {identity};{self.comment(op)}")
+        with out.block("for (int at = threadIdx.x & 31; at < %d; at += 32)" % self.structure.rows):
+            out.add("const int row = origin + at;")
+            combined = both.format(name, element.text)
+            out.add(f"if (row < {self.extent(self.structure.row).text}) {name} = {combined};")
+        with out.block("for (int other = 16; other; other /= 2)"):
+            shuffled = f"__shfl_xor_sync(FULL, {name}, other)"
+            out.add(f"{name} = {both.format(name, shuffled)};")
+        self.values[op.result.name] = Expression(name, element.kind, element.bits)
+
+    def at_row(self, x: Operand, defs: Mapping[str, Op]) -> Expression:
+        """A row value at the row `row`, with what it is computed from."""
+        if x == self.structure.row:
+            return Expression("row", "int", POSITION)
+        op = defs.get(x) if isinstance(x, str) else None
+        if op is None or not op.result.type.axes:
+            return self.operand(x, None)
+        args = [self.at_row(y, defs) for y in operands(op)]
+        match op:
+            case Map():
+                return pointwise(op.fn, args, op.result.type.dtype)
+            case Cast():
+                return cast(args[0], op.to)
+            case Load():
+                return self.load(op, args)
+            case _:
+                raise Refused(f"{op.result.name} is no row value")
+
     def edge(self, op: Edge) -> Expression:
         """An end of a window."""
         s = self.structure
@@ -154,10 +215,12 @@ class Scope:
         if op.which == "first":
             return Expression(origin, "int", POSITION)
         size = s.rows if op.axis == s.row else s.columns
-        return Expression(f"least<int>({origin} + {size}, {self.extent(op.axis).text}) - 1", "int", POSITION)
+        return Expression(
+            f"least<int>({origin} + {size}, {self.extent(op.axis).text}) - 1", "int", POSITION
+        )
 
-    def load(self, op: Load, index: list[Expression], where: str | None) -> Expression:
-        """An element of a tensor; 0 out of range."""
+    def load(self, op: Load, index: list[Expression], place: str | None = None) -> Expression:
+        """An element of a tensor; 0 out of range. `place`: the element where that is written down already."""
         dims = self.dims(op.tensor)
         name = self.names.of(op.tensor)
         self.used_pointers[op.tensor] = None
@@ -168,18 +231,27 @@ class Scope:
             if not self.in_range(x, dim):
                 bound = self.scalar_expression(dim).text
                 axis = isinstance(x, str) and x in self.kernel.extents
-                checks.append(f"{e.text} < {bound}" if axis else f"(u64)(i64)({e.text}) < (u64){bound}")
+                checks.append(
+                    f"{e.text} < {bound}" if axis else f"(u64)(i64)({e.text}) < (u64){bound}"
+                )
             terms.append(f"(i64){e.text} * {name}_stride{k}")
-        element = loaded(f"{name}[{' + '.join(terms) or '0'}]", self.dtype(op.tensor))
+        place = place or f"{name}[{' + '.join(terms) or '0'}]"
+        element = loaded(place, self.dtype(op.tensor))
         if not checks:
             return element
         zero = {"float": "0.f", "int": "0", "bool": "false"}[element.kind]
-        return Expression(f"({' && '.join(checks)} ? {element.text} : {zero})", element.kind, element.bits)
+        return Expression(
+            f"({' && '.join(checks)} ? {element.text} : {zero})", element.kind, element.bits
+        )
 
     def in_range(self, x: Operand, dim: Scalar) -> bool:
         """Whether an index is the position on a grid axis of just that length, whose tile is 1."""
         s = self.structure
-        if not isinstance(x, str) or x not in self.kernel.extents or x in (s.row, s.stream):
+        if not isinstance(x, str) or x not in self.kernel.extents or x == s.row:
+            return False
+        if x != s.stream and x not in dict(s.grid.axes):
+            return False
+        if x == s.stream and not self.whole:
             return False
         return self.kernel.extents[x] == dim
 
@@ -192,7 +264,7 @@ class Scope:
                 return tuple(self.kernel.extents[a] for a in o.axes)
         return tuple(self.kernel.extents[a] for a in self.types[tensor].axes)
 
-    def dtype(self, tensor: str) -> str:  # noqa: D102
+    def dtype(self, tensor: str) -> str:
         if tensor in self.kernel.tensors:
             return self.kernel.tensors[tensor].dtype
         for o in self.kernel.outputs:
@@ -229,16 +301,21 @@ class Registers:
 class BlockEmitter:
     """Emits the middle of one block."""
 
-    def __init__(self, scope: Scope, block: Block, registers: Registers, ragged: bool, first: bool) -> None:
+    def __init__(
+        self, scope: Scope, block: Block, registers: Registers, ragged: bool, first: bool
+    ) -> None:
         self.scope, self.block, self.registers = scope, block, registers
         self.ragged, self.first = ragged, first
+        scope.whole = not ragged
         self.out, self.names, self.structure = scope.out, scope.names, scope.structure
         s = self.structure
         self.defs: dict[str, Op] = {v.name: op for op in walk(block.middle) for v in op.results}
         self.arrays: dict[str, str] = {}
         heads = [h for h in block.heads]
         used_as_init = {h.init for h in heads}
-        for h, array in zip([h for h in heads if h.name not in used_as_init], registers.heads, strict=True):
+        for h, array in zip(
+            [h for h in heads if h.name not in used_as_init], registers.heads, strict=True
+        ):
             self.arrays[h.name] = array
         self.slot_of: dict[str, int] = {a: k for k, a in enumerate(block.args)}
         for k, a in enumerate(block.args):
@@ -249,7 +326,10 @@ class BlockEmitter:
         self.totals: dict[str, str] = {}
         self.pending: list[Root] = []
         self.factors: dict[str, float] = {}
+        self.rough = not first and any(isinstance(op, If) for op in block.middle)
+        self.reaches: list[str] = []
         self.keep = self._kept()
+        self.late = [n for n in self.keep if self.rough and self._bends(n)]
         self.needed = self._needed()
         self.cut = self._cut() if ragged else frozenset[str]()
 
@@ -288,15 +368,24 @@ class BlockEmitter:
             if not isinstance(op, (Map, Cast, Load)) or not self.is_fragment(op):
                 continue
             name = op.result.name
-            users = sum(name in operands(o) and not isinstance(o, Yield) for body in regions for o in body)
+            users = sum(
+                name in operands(o) and not isinstance(o, Yield) for body in regions for o in body
+            )
             if users < 2 or self.cost(name, out) < 2:
                 continue
             factor = self._factor(op)
             if factor is not None:
                 self.factors[name] = factor
             source = self.reusable(name)
-            out[name] = source if source is not None else self.names.fresh(self.names.of(name) + "_kept")
+            out[name] = (
+                source if source is not None else self.names.fresh(self.names.of(name) + "_kept")
+            )
         return out
+
+    def _bends(self, name: str) -> bool:
+        """Whether a value is computed with a tanh of elements, which is short for small arguments."""
+        ops = (self.defs.get(x) for x in self._inputs(name))
+        return any(isinstance(op, Map) and op.fn == "tanh" and self.is_fragment(op) for op in ops)
 
     def _factor(self, op: Op) -> float | None:
         """The positive factor of a masked value, which need not be applied before it is stored: c · -inf is -inf."""
@@ -327,14 +416,18 @@ class BlockEmitter:
         """The array of a head that is not looked at but to compute this value."""
         feeds = self._inputs(name)
         for h, array in self.arrays.items():
-            users = [o.result.name for o in walk(self.block.middle) if h in operands(o) and o.results]
+            users = [
+                o.result.name for o in walk(self.block.middle) if h in operands(o) and o.results
+            ]
             if h in feeds and all(self._leads_only(u, name) for u in users):
                 return array
         return None
 
     def _inputs(self, name: str) -> set[str]:
         op = self.defs.get(name)
-        return {name} | (set().union(*(self._inputs(x) for x in names_in(operands(op)))) if op else set())
+        return {name} | (
+            set().union(*(self._inputs(x) for x in names_in(operands(op)))) if op else set()
+        )
 
     def _leads_only(self, user: str, name: str) -> bool:
         if user == name:
@@ -343,7 +436,9 @@ class BlockEmitter:
         if op is None or not isinstance(op, (Map, Cast, Load)) or not self.is_fragment(op):
             return False
         users = [o for o in walk(self.block.middle) if user in operands(o)]
-        return bool(users) and all(o.results and self._leads_only(o.results[0].name, name) for o in users)
+        return bool(users) and all(
+            o.results and self._leads_only(o.results[0].name, name) for o in users
+        )
 
     def _needed(self) -> set[str]:
         """The values that the yields and tails depend on; in the first window by way of exact arms alone."""
@@ -383,7 +478,11 @@ class BlockEmitter:
 
     def _sinks(self) -> list[tuple[str, str]]:
         """What is reduced along the stream: values, and whether -inf or 0 leaves the reduction as it is."""
-        out = [(str(op.args[0]), op.fn) for op in walk(self.block.middle) if isinstance(op, Reduce) and op.fn != "all"]
+        out = [
+            (str(op.args[0]), op.fn)
+            for op in walk(self.block.middle)
+            if isinstance(op, Reduce) and op.fn != "all"
+        ]
         return out + [(x, "sum") for x in self.packs]
 
     def _harmless(self, sink: tuple[str, str], cut: frozenset[str]) -> bool:
@@ -400,7 +499,8 @@ class BlockEmitter:
         match op:
             case Map(fn="mul", args=args):
                 return any(
-                    isinstance(c, float) and c > 0.0 and self._lowest(y, cut) for y, c in (args, args[::-1])
+                    isinstance(c, float) and c > 0.0 and self._lowest(y, cut)
+                    for y, c in (args, args[::-1])
                 )
             case Map(fn="div", args=(y, c)):
                 return isinstance(c, float) and c > 0.0 and self._lowest(y, cut)
@@ -467,7 +567,7 @@ class BlockEmitter:
         if s.stream in axes:
             for array, dtype in self.packs.get(name, []):
                 self.pending.append(Root("pack", name, array=array, dtype=dtype))
-            if name in self.keep:
+            if name in self.keep and name not in self.late:
                 self.pending.append(Root("keep", name, array=self.keep[name]))
             return
         if len(axes) == 2:
@@ -488,7 +588,12 @@ class BlockEmitter:
             return Root("reduce", x, op=op, factor=self.factors[x])
         if op.fn != "sum" and isinstance(inner, Map) and inner.fn == "mul" and x not in self.keep:
             for y, c in (inner.args, inner.args[::-1]):
-                if isinstance(c, float) and 0.0 < c < math.inf and isinstance(y, str) and self.scope.axes(y) == self.scope.axes(x):
+                if (
+                    isinstance(c, float)
+                    and 0.0 < c < math.inf
+                    and isinstance(y, str)
+                    and self.scope.axes(y) == self.scope.axes(x)
+                ):
                     return Root("reduce", y, op=op, factor=c)
         return Root("reduce", x, op=op)
 
@@ -538,7 +643,9 @@ class BlockEmitter:
             array = self.registers.slots[slot]
             if self.scope.axes(f) == (self.structure.row,):
                 self.total(str(f))
-                self.out.add(f"scale({array}, {self.scope.values[str(f)].text});{self.scope.comment(op)}")
+                self.out.add(
+                    f"scale({array}, {self.scope.values[str(f)].text});{self.scope.comment(op)}"
+                )
                 return
             factor = self.scope.operand(f, None).real().text
             name = self.names.fresh("factor")
@@ -560,7 +667,11 @@ class BlockEmitter:
 
     def branch(self, op: If) -> None:
         """A relaxed `if`: each warp decides for its rows. In the first window the exact arm is taken."""
-        rows = [(k, v) for k, v in enumerate(op.results) if v.type.axes == (self.structure.row,) and v.name in self.needed]
+        rows = [
+            (k, v)
+            for k, v in enumerate(op.results)
+            if v.type.axes == (self.structure.row,) and v.name in self.needed
+        ]
         for _, v in rows:
             name = self.names.of(v.name)
             self.scope.values[v.name] = Expression(name, "float")
@@ -569,11 +680,13 @@ class BlockEmitter:
             with self.out.block(""):
                 self.arm(op.orelse, rows)
         else:
-            test = self.condition(op.cond)
+            test = " & ".join(
+                [self.condition(op.cond), *(f"({r} <= TANH_REACH)" for r in self.reaches)]
+            )
             with self.out.block(f"if (__builtin_expect(__all_sync(FULL, {test}), 1))", "} else {"):
                 self.arm(op.then, rows)
             self.out.depth += 1
-            self.arm(op.orelse, rows)
+            self.exact(op.orelse, rows)
             self.out.depth -= 1
             self.out.add("}")
         end = op.orelse[-1]
@@ -581,6 +694,14 @@ class BlockEmitter:
         for v, y in zip(op.results, end.values, strict=True):
             if str(y) in self.slot_of:
                 self.slot_of[v.name] = self.slot_of[str(y)]
+
+    def exact(self, body: Body, rows: list[tuple[int, Value]]) -> None:
+        """The arm that is right for all values; it computes again what was computed for small ones only."""
+        arrays, self.rough = dict(self.arrays), False
+        self.pending += [Root("keep", n, array=self.keep[n]) for n in self.late if n in self.needed]
+        self.flush()
+        self.arm(body, rows)
+        self.arrays, self.rough = arrays, True
 
     def arm(self, body: Body, rows: list[tuple[int, Value]]) -> None:
         """One arm: its ops, then its results."""
@@ -605,7 +726,9 @@ class BlockEmitter:
 
     def wanted_partial(self, name: str) -> bool:
         """Whether a result of a branch becomes a carried value that is kept in parts."""
-        return any(y == name and k in self.registers.partial for k, y in enumerate(self.block.yields))
+        return any(
+            y == name and k in self.registers.partial for k, y in enumerate(self.block.yields)
+        )
 
     def condition(self, x: Operand) -> str:
         """A test of all rows, for this thread's part: parts of sums are tested against a quarter of the limit."""
@@ -635,7 +758,9 @@ class BlockEmitter:
             self.out.add(f"ROWS {self.registers.slots[k]}[r] = {text};")
         for slot, base in block.bases.items():
             if self.slot_of.get(str(base)) != slot:
-                raise Refused(f"{base}, which {self.structure.slots[slot].name} begins from, is not its old value")
+                raise Refused(
+                    f"{base}, which {self.structure.slots[slot].name} begins from, is not its old value"
+                )
 
 
 def _masked(op: Op) -> bool:
@@ -651,6 +776,10 @@ class FragmentLoop:
         self.scope, self.out, self.names = block.scope, block.out, block.names
         self.locals: dict[str, Expression] = {}
         self.stored = {r.value: r.array for r in roots if r.what == "keep"}
+        self.declared: set[str] = set()
+        self.parts: dict[str, str] = {}
+        self.reach = ""
+        self.mark = 0, 0
 
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
@@ -661,11 +790,18 @@ class FragmentLoop:
         for r in sums:
             assert r.op is not None
             identity = IDENTITY[r.op.fn]
-            out.add(f"float {self.names.of(r.op.result.name)}_part[4] = {{{', '.join([identity] * 4)}}};{self.scope.comment(r.op)}")
+            out.add(
+                f"float {self.part(r.op)}[4] = {{{', '.join([identity] * 4)}}};{self.scope.comment(r.op)}"
+            )
         for r in self.roots:
             if r.what == "keep" and r.array not in self.block.registers.heads:
                 out.add(f"float {r.array}[{s.columns // 2}];")
-        packed = {r.value: self.names.fresh(self.names.of(r.value) + "_four") for r in self.roots if r.what == "pack"}
+        packed = {
+            r.value: self.names.fresh(self.names.of(r.value) + "_four")
+            for r in self.roots
+            if r.what == "pack"
+        }
+        self.mark = len(out.lines), out.depth
         out.add("#pragma unroll")
         with out.block(f"for (int c = 0; c < {s.columns // 8}; c++)"):
             for name in packed.values():
@@ -676,16 +812,27 @@ class FragmentLoop:
                     self.element(root, packed)
                 for value, array in self.stored.items():
                     e = self.locals[value]
-                    bare = e.product[0] if value in self.block.factors and e.product else e.real().text
+                    bare = (
+                        e.product[0] if value in self.block.factors and e.product else e.real().text
+                    )
                     out.add(f"{array}[4 * c + x] = {bare};")
             for root in self.roots:
                 if root.what == "pack":
                     p = packed[root.value]
-                    out.add(f"{root.array}[2 * c] = pack_{root.dtype}({p}[0], {p}[1]); {root.array}[2 * c + 1] = pack_{root.dtype}({p}[2], {p}[3]);")
+                    out.add(
+                        f"{root.array}[2 * c] = pack_{root.dtype}({p}[0], {p}[1]); {root.array}[2 * c + 1] = pack_{root.dtype}({p}[2], {p}[3]);"
+                    )
         for r in sums:
             self.combine(r)
         for value, array in self.stored.items():
             self.block.arrays[value] = array
+
+    def part(self, op: Reduce) -> str:
+        """The name of a thread's four parts of a reduction."""
+        name = op.result.name
+        if name not in self.parts:
+            self.parts[name] = self.names.fresh(f"{self.names.of(name)}_part")
+        return self.parts[name]
 
     def settle(self, x: str) -> None:
         """Adds up the parts of the row sums that an element depends on."""
@@ -709,13 +856,17 @@ class FragmentLoop:
             self.out.add(f"{packed[root.value]}[x] = {e};")
             return
         assert root.op is not None
-        part = f"{self.names.of(root.op.result.name)}_part[x]"
+        part = f"{self.part(root.op)}[x]"
         self.out.add(f"{part} = {COMBINE[fn].format(part, e)};")
 
     def guarded(self, name: str, identity: str, bare: bool) -> str:
         """An element, or the identity beyond the axis's end. `bare`: without its factor."""
         value = self.value(name).real()
-        e = value.product[0] if bare and name in self.block.factors and value.product else value.text
+        e = (
+            value.product[0]
+            if bare and name in self.block.factors and value.product
+            else value.text
+        )
         if not self.block.ragged or self.block.cut:
             return e
         key = f"{name} or {identity}"
@@ -729,7 +880,7 @@ class FragmentLoop:
         """A thread's parts of a reduction into one value per row."""
         assert root.op is not None
         name, fn = self.names.of(root.op.result.name), root.op.fn
-        both = COMBINE[fn].format(f"{name}_part[2 * r]", f"{name}_part[2 * r + 1]")
+        both = COMBINE[fn].format(*(f"{self.part(root.op)}[2 * r{more}]" for more in ("", " + 1")))
         if root.op.result.name not in self.block.partial:
             both = f"{QUAD[fn]}({both})"
         if root.factor is not None:
@@ -765,7 +916,11 @@ class FragmentLoop:
             raise Refused(f"{x} is not known here")
         match op:
             case Map(fn="div") if self.constant(op.args[1]):
-                e = pointwise("div", [self.value(y) for y in op.args], op.result.type.dtype, self.inverse)
+                e = pointwise(
+                    "div", [self.value(y) for y in op.args], op.result.type.dtype, self.inverse
+                )
+            case Map(fn="tanh") if self.block.rough and self.block.is_fragment(op):
+                e = self.small_tanh(self.value(op.args[0]).real().text)
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if x in self.block.cut:
@@ -776,7 +931,8 @@ class FragmentLoop:
             case Cast():
                 e = cast(self.value(op.x), op.to)
             case Load():
-                e = self.scope.load(op, [self.value(y) for y in op.index], "element")
+                index = [self.value(y) for y in op.index]
+                e = self.scope.load(op, index, self.place(op, index))
             case _:
                 raise Refused(f"{x} is no pointwise value")
         if e.step:
@@ -784,18 +940,63 @@ class FragmentLoop:
             return e
         if x in self.block.factors:
             name = self.names.fresh(self.names.of(x) + "_x")
+            self.declared.add(name)
             self.out.add(f"const float {name} = {e.text};{self.scope.comment(op)}")
             self.locals[x] = self.scaled(x, name)
             return self.locals[x]
         name = self.names.fresh(self.names.of(x) + "_x")
+        self.declared.add(name)
         self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
         self.locals[x] = Expression(name, e.kind, e.bits, product=e.product)
         return self.locals[x]
 
+    def small_tanh(self, x: str) -> Expression:
+        """A tanh as a polynomial, with the greatest square that it was computed for."""
+        if not self.reach:
+            self.reach = self.names.fresh("reach")
+            self.before(f"float {self.reach} = 0.f;")
+            self.block.reaches.append(self.reach)
+        square = self.names.fresh("square")
+        self.declared.add(square)
+        self.out.add(
+            f"const float {square} = {x} * {x}; {self.reach} = fmaxf({self.reach}, {square});"
+        )
+        return Expression(f"tanh_small({x}, {square})", "float")
+
+    def place(self, op: Load, index: list[Expression]) -> str | None:
+        """An element by a pointer that is computed before the loop; None where its index is computed in it."""
+        inside = {w for e in self.locals.values() for w in re.findall(r"[A-Za-z_]\w*", e.text)}
+        inside &= self.declared
+        words = [set(re.findall(r"[A-Za-z_]\w*", e.text)) for e in index]
+        if any(w & inside for w in words) or not any(e.step for e in index):
+            return None
+        name = self.names.of(op.tensor)
+        pointer = self.names.fresh(f"{name}_at")
+        rows = any("r" in w for w in words)
+        base = " + ".join(f"(i64)({e.text}) * {name}_stride{k}" for k, e in enumerate(index))
+        steps = [f"{e.step} * {name}_stride{k}" for k, e in enumerate(index) if e.step]
+        element = ELEMENT[self.scope.dtype(op.tensor)]
+        if rows:
+            self.before(f"const {element}* {pointer}[2]; ROWS {pointer}[r] = {name} + ({base});")
+        else:
+            self.before(f"const {element}* const {pointer} = {name} + ({base});")
+        return f"{pointer}{'[r]' if rows else ''}[{COLUMN} * ({' + '.join(steps)})]"
+
+    def before(self, line: str) -> None:
+        """A line before the loop."""
+        at, depth = self.mark
+        self.out.lines.insert(at, "  " * depth + line)
+        self.mark = at + 1, depth
+
     def bare(self, x: str, y: Operand) -> Operand:
         """The operand `y` of a masked value `x`; without the factor that is applied later."""
         inner = self.block.defs.get(str(y))
-        if x not in self.block.factors or y == -math.inf or not isinstance(inner, Map) or inner.fn != "mul":
+        if (
+            x not in self.block.factors
+            or y == -math.inf
+            or not isinstance(inner, Map)
+            or inner.fn != "mul"
+        ):
             return y
         return next((z for z in inner.args if z != self.block.factors[x]), y)
 

@@ -9,6 +9,8 @@ typedef unsigned short u16;
 #define POS_INF __int_as_float(0x7f800000)
 #define QUIET_NAN __int_as_float(0x7fc00000)
 #define FULL 0xffffffffu
+#define MOST 0x7fffffff
+#define MOST_WIDE 0x7fffffffffffffffLL
 #define ROWS _Pragma("unroll") for (int r = 0; r < 2; r++)            // a thread's two rows of a fragment: g and g + 8
 #define EACH _Pragma("unroll") for (int x = 0; x < 4; x++)            // a thread's 2 x 2 elements of an 8-column block
 
@@ -114,6 +116,10 @@ DEVICE float max_nan(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" 
 DEVICE float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 DEVICE float sigmoid_(float x) { return reciprocal(1.f + exp2_(x * -1.4426950408889634f)); }
 DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.8853900817779268f)), 1.f); }
+#define TANH_REACH 0.39f   // the greatest square of x for which `tanh_small` is right to 4e-6
+DEVICE float tanh_small(float x, float square) {
+  return fmaf(fmaf(fmaf(-0.04051472f, square, 0.13048275f), square, -0.33315511f), x * square, x);
+}
 DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
 DEVICE float divisor_scale(float y) { return fabsf(y) <= 1e-30f ? 1.2676506e30f : fabsf(y) >= 1e30f ? 7.8886091e-31f : 1.f; }
 DEVICE float divide(float x, float y) {                                          // 0 / 0 is 0
@@ -124,6 +130,8 @@ DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "
 DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
 DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 DEVICE u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEVICE u32 watch(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
+DEVICE u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }   // stays 0 while all are finite
 template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a / b; return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q; }
 template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
 template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }

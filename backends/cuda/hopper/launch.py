@@ -19,7 +19,11 @@ BYTES = 2
 def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
     """Why the kernel cannot take these tensors, or None: bulk copies need aligned rows of adjacent elements."""
     for n in sizes.values():
-        if isinstance(n, int) and n >= 1 << POSITION and n in [s for v in views.values() for s in v.shape]:
+        if (
+            isinstance(n, int)
+            and n >= 1 << POSITION
+            and n in [s for v in views.values() for s in v.shape]
+        ):
             return f"a dimension is {n:,}; positions must be below 2 ** {POSITION}"
     for p in source.parameters:
         if p.map is None:
@@ -30,14 +34,21 @@ def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Numbe
         if view.pointer % 16:
             return f"{p.map.tensor}: it does not begin at a multiple of 16 bytes"
         for k, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)):
-            if k != p.map.feature and n > 1 and (step <= 0 or step * BYTES % 16 or step * BYTES >= 1 << 40):
+            if (
+                k != p.map.feature
+                and n > 1
+                and (step <= 0 or step * BYTES % 16 or step * BYTES >= 1 << 40)
+            ):
                 return f"{p.map.tensor}: the step of dimension {k} is {step * BYTES} bytes, no positive multiple of 16"
     return None
 
 
 def tensor_map(m: Map_, view: View) -> Any:
     """A tensor map as a NumPy value of 128 bytes."""
-    numpy, driver = importlib.import_module("numpy"), importlib.import_module("cuda.bindings.driver")
+    numpy, driver = (
+        importlib.import_module("numpy"),
+        importlib.import_module("cuda.bindings.driver"),
+    )
     row = max(1, -(-view.shape[m.feature] * BYTES // 16) * 16)
 
     def step(k: int) -> int:
@@ -53,7 +64,11 @@ def tensor_map(m: Map_, view: View) -> Any:
         steps = [step(m.row), *(step(k) for k in others)]
         box = [64, m.rows, *(1 for _ in others)]
     kinds = driver.CUtensorMapDataType
-    kind = kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 if view.dtype == "bf16" else kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+    kind = (
+        kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+        if view.dtype == "bf16"
+        else kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+    )
     wide, narrow = driver.cuuint64_t, driver.cuuint32_t
     status, made = driver.cuTensorMapEncodeTiled(
         kind,
@@ -69,14 +84,20 @@ def tensor_map(m: Map_, view: View) -> Any:
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if int(status):
-        raise UnsupportedError(f"the driver makes no tensor map of {m.tensor}: sizes {dims}, steps {steps} bytes, box {box}")
+        raise UnsupportedError(
+            f"the driver makes no tensor map of {m.tensor}: sizes {dims}, steps {steps} bytes, box {box}"
+        )
     return numpy.array([int(x) for x in made.opaque], dtype=numpy.uint64).view("V128")
 
 
 def arguments(
     source: Source, views: Mapping[str, View], sizes: Mapping[str, Number], counter: int
 ) -> tuple[Any, ...]:
-    """The kernel's arguments as NumPy values. `counter`: the address of the tile counter, 0 before each launch."""
+    """The kernel's arguments as NumPy values.
+
+    `counter`: the address of two words, 0 before the first launch: the tile counter, which each launch leaves at 0, and a
+    flag that a launch raises where its results may not be those of the program.
+    """
     numpy = importlib.import_module("numpy")
     out: list[Any] = []
     last = ""
@@ -95,8 +116,10 @@ def arguments(
                 out.append(numpy.int32(sizes[names[p.name]]))
             case "scalar":
                 out.append(_scalar(numpy, p, sizes[names[p.name]]))
-            case _:
+            case "counter":
                 out.append(numpy.uint64(counter))
+            case _:
+                out.append(numpy.uint64(counter + 4))
     return tuple(out)
 
 
@@ -130,8 +153,10 @@ class Launcher:
         self.module.load(cubin)
         self.function = self.module.get_function(source.name)
         driver = importlib.import_module("cupy_backends.cuda.api.driver")
-        driver.funcSetAttribute(self.function.ptr, 8, source.shared)  # the largest dynamic shared memory
-        self.counter = self.cupy.zeros(1, self.cupy.uint32)
+        driver.funcSetAttribute(
+            self.function.ptr, 8, source.shared
+        )  # the largest dynamic shared memory
+        self.counter = self.cupy.zeros(2, self.cupy.uint32)
         self.processors = int(self.cupy.cuda.Device().attributes["MultiProcessorCount"])
 
     def prepare(self, views: Mapping[str, View], sizes: Mapping[str, Number]) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
-from tilec.backends.cuda.hopper.schedule import REGISTERS, ROWS, SHARED, THREADS, Schedule
+from tilec.backends.cuda.hopper.schedule import ROWS, SHARED, THREADS, Schedule
 from tilec.backends.cuda.hopper.structure import Block, Refused, Structure, Tile
 from tilec.ir import If, Map, Op, Yield
 
@@ -88,6 +88,29 @@ class First:
 
 
 @dataclass(frozen=True)
+class Hear:
+    """Waits for the ring's next stage and for what the loading warp says of it: which window it is and which block it takes."""
+
+    ring: str
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The other windows of a tile in the order in which they are announced, each with the steps of its block."""
+
+    hear: Hear
+    blocks: tuple[tuple[Step, ...], ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """Gives back the stage that says that the tile has no more windows."""
+
+    ring: str
+    late: bool
+
+
+@dataclass(frozen=True)
 class Loop:
     """The other windows of a loop."""
 
@@ -102,7 +125,9 @@ class Query:
     begin: bool
 
 
-Step: TypeAlias = Union[Acquire, Issue, Settle, Release, Advance, Turn, Compute, First, Loop, Query]
+Step: TypeAlias = Union[
+    Acquire, Issue, Settle, Release, Advance, Turn, Compute, First, Hear, Stream, End, Loop, Query
+]
 
 
 # ---- memory
@@ -158,9 +183,11 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
     if any(t.width > 256 for t in (*s.queries, *s.rings)) or any(x.width > 256 for x in s.slots):
         raise Refused("a head is wider than 256")
-    need, have = fragment_registers(s), REGISTERS[schedule.warpgroups][1]
+    need, have = fragment_registers(s), schedule.registers[1]
     if need + RESERVE > have:
-        raise Refused(f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}")
+        raise Refused(
+            f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
+        )
     rooms, barriers, shared = _memory(s, schedule)
     if shared > SHARED:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {SHARED:,}")
@@ -177,7 +204,9 @@ RESERVE = 24
 """Registers for addresses, row values and what is under way, at least."""
 
 
-def _memory(s: Structure, schedule: Schedule) -> tuple[dict[str, Room], dict[str, tuple[int, int, int]], int]:
+def _memory(
+    s: Structure, schedule: Schedule
+) -> tuple[dict[str, Room], dict[str, tuple[int, int, int]], int]:
     rooms: dict[str, Room] = {}
     at = 0
 
@@ -205,6 +234,9 @@ def _memory(s: Structure, schedule: Schedule) -> tuple[dict[str, Room], dict[str
     for t in s.rings:
         barrier(f"{t.name}_full", 1, schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)
+    if s.chosen:
+        room("word", 4, schedule.stages)
+    at = -(-at // 8) * 8
     if schedule.order == "longest":
         barrier("tile_full", 1, 2)
         barrier("tile_free", 4 * groups + len(_loaders(s)) - 1, 2)
@@ -234,30 +266,43 @@ def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
     tails: list[Step] = [*(Acquire(r, late=True) for r in behind if r not in both), Issue("tails")]
     turn: list[Step] = [Turn(True)] if schedule.pingpong else []
     pass_on: list[Step] = [Turn(False)] if schedule.pingpong else []
+    if s.chosen:
+        heads = heads[1:]  # the one that is heard of
     first = First(
         (Query(True), *heads, Issue("heads"), Settle(0, ("heads",)), *free_heads),
         tuple((Compute(k, "all", True),) for k in range(len(s.blocks))),
     )
-    loops = [
-        Loop(
-            k,
-            (
-                *heads,
-                *turn,
-                Issue("heads"),
-                *tails,
-                *pass_on,
-                Settle(1, ("heads",)),
-                *free_heads,
-                Compute(k, "before"),
-                Settle(0, ("tails",)),
-                *free_tails,
-                Compute(k, "after"),
-            ),
+    windows = tuple(
+        (
+            *heads,
+            *turn,
+            Issue("heads"),
+            *tails,
+            *pass_on,
+            Settle(1, ("heads",)),
+            *free_heads,
+            Compute(k, "before"),
+            Settle(0, ("tails",)),
+            *free_tails,
+            Compute(k, "after"),
         )
         for k in range(len(s.blocks))
-    ]
-    return (first, *loops, Query(False), *tails, Settle(0, ("tails",)), *free_tails)
+    )
+    rest = (Query(False), *tails, Settle(0, ("tails",)), *free_tails)
+    if s.chosen:
+        return (first, Stream(Hear(ahead[0]), windows), *rest)
+    return (first, *(Loop(k, steps) for k, steps in enumerate(windows)), *rest)
+
+
+def announcing(s: Structure) -> Hear:
+    """The ring whose stages come with word of the window that they belong to."""
+    return Hear(s.blocks[0].heads[0].key.name)
+
+
+def ending(s: Structure) -> End:
+    """What follows the last window: its ring may be read by the tails, too."""
+    ring = announcing(s).ring
+    return End(ring, ring in {t.value.name for t in s.blocks[0].tails})
 
 
 def _rings(tiles: object) -> list[str]:
@@ -269,10 +314,25 @@ def split(block: Block) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
     """The ops of a block that may run while tails are under way, and the others: what feeds or scales accumulators."""
     weights = {t.x for t in block.tails}
     for k, op in enumerate(block.middle):
-        scales = isinstance(op, Map) and len(op.result.type.axes) == 2 and block.loop.axis not in op.result.type.axes
+        scales = (
+            isinstance(op, Map)
+            and len(op.result.type.axes) == 2
+            and block.loop.axis not in op.result.type.axes
+        )
         feeds = any(v.name in weights for v in op.results) and not isinstance(op, If)
-        yields = {y for x in block.middle if isinstance(x, If) for r in (x.then, x.orelse) for y in _yield(r)}
-        if scales or feeds or isinstance(op, If) or any(v.name in yields and _tile(v.type) for v in op.results):
+        yields = {
+            y
+            for x in block.middle
+            if isinstance(x, If)
+            for r in (x.then, x.orelse)
+            for y in _yield(r)
+        }
+        if (
+            scales
+            or feeds
+            or isinstance(op, If)
+            or any(v.name in yields and _tile(v.type) for v in op.results)
+        ):
             return block.middle[:k], block.middle[k:]
     return block.middle, ()
 
@@ -316,6 +376,18 @@ def _show(plan: Plan, step: Step) -> list[str]:
         case Loop():
             inner = [x for y in step.steps for x in _show(plan, y)]
             return [f"loop {step.block}", *("  " + x for x in inner)]
+        case Hear():
+            return [f"acquire {step.ring}, hear which window it is"]
+        case Stream():
+            inner = []
+            for k, steps in enumerate(step.blocks):
+                inner += [f"block {k}", *("  " + x for y in steps for x in _show(plan, y))]
+            return [
+                "windows as they are announced",
+                *("  " + x for x in (*_show(plan, step.hear), *inner)),
+            ]
+        case End():
+            return [f"release {step.ring}, which ends the tile"]
         case Compute():
             return [f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"]
         case Issue():

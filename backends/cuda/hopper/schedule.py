@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from tilec.errors import ArgumentError, ResourceError
+from tilec.errors import ArgumentError
 
 ROWS = 64
 """The rows of a warpgroup's tile: those of one wgmma."""
@@ -14,8 +15,8 @@ THREADS = 128
 """The threads of a warpgroup."""
 SHARED = 232448
 """The shared memory that a block may use, in bytes."""
-REGISTERS = {1: (56, 256), 2: (24, 240), 3: (32, 160), 4: (24, 112)}
-"""Registers per thread of the loading and of the computing warpgroups, by how many compute. 256: what the launch gives."""
+MOST_REGISTERS = 240
+"""The most registers per thread that a computing warpgroup asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Schedule:
     `warpgroups` compute, with 64 rows each; one more loads. `columns`: the window of the streamed axis. `stages`: buffers
     per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit. `order`: tiles are dealt out `static`, or
     one by one from a counter, those with the most blocks first (`longest`), in sections of `section` heads that share the
-    L2 cache. `store`: outputs leave through shared memory (`tma`) or straight from registers (`direct`). `relax`: maxima
-    may be stale.
+    L2 cache. `store`: outputs leave through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers
+    per thread of the loading warpgroup; the others share the rest. `relax`: maxima may be stale.
     """
 
     warpgroups: int = 2
@@ -36,6 +37,7 @@ class Schedule:
     order: Literal["static", "longest"] = "static"
     section: int = 8
     store: Literal["tma", "direct"] = "tma"
+    loader: int = 24
     relax: bool = True
 
     @property
@@ -56,7 +58,8 @@ class Schedule:
     @property
     def registers(self) -> tuple[int, int]:
         """The registers per thread of the loading and of a computing warpgroup."""
-        return REGISTERS[self.warpgroups]
+        free = self.entry * (self.warpgroups + 1) - self.loader
+        return self.loader, min(MOST_REGISTERS, free // self.warpgroups // 8 * 8)
 
     def check(self) -> None:
         """Raises ArgumentError for values that no kernel can have."""
@@ -70,12 +73,48 @@ class Schedule:
             raise ArgumentError(f"schedule: stages is {self.stages}, expected 2 or more")
         if self.order not in ("static", "longest") or self.store not in ("tma", "direct"):
             raise ArgumentError(f"schedule: order {self.order} or store {self.store} is unknown")
-        low, high = self.registers
-        if THREADS * (self.warpgroups * high + low) > self.entry * self.threads:
-            raise ResourceError(f"schedule: {self.warpgroups} warpgroups of {high} registers do not fit")
+        if self.loader % 8 or not 24 <= self.loader <= self.entry:
+            raise ArgumentError(
+                f"schedule: loader is {self.loader}, expected a multiple of 8 from 24 to {self.entry}"
+            )
 
     def __str__(self) -> str:
-        return ",".join(f"{f.name}={_show(getattr(self, f.name))}" for f in dataclasses.fields(self))
+        return ",".join(
+            f"{f.name}={_show(getattr(self, f.name))}" for f in dataclasses.fields(self)
+        )
+
+
+def fields() -> dict[str, str]:
+    """The fields of a schedule and their types."""
+    return {f.name: str(f.type) for f in dataclasses.fields(Schedule)}
+
+
+def changed(schedule: Schedule, given: Mapping[str, object]) -> Schedule:
+    """A schedule with other values in some fields, which may come as text. Raises ArgumentError for what is none."""
+    known = fields()
+    values: dict[str, Any] = {}
+    for name, x in given.items():
+        if name not in known:
+            raise ArgumentError(
+                f"schedule: there is no field {name!r}; there are {', '.join(known)}"
+            )
+        values[name] = _value(name, x, known[name])
+    out = replace(schedule, **values)
+    out.check()
+    return out
+
+
+def _value(name: str, x: object, kind: str) -> object:
+    text = _show(x)
+    if kind == "int" and text.isdigit():
+        return int(text)
+    if kind == "bool" and text in ("true", "false"):
+        return text == "true"
+    if kind.startswith("Literal"):
+        return text
+    raise ArgumentError(
+        f"schedule: {name} is {text}, expected {'true or false' if kind == 'bool' else 'a number'}"
+    )
 
 
 def _show(x: object) -> str:
@@ -93,4 +132,4 @@ def default(width: int, length: int, uneven: bool) -> Schedule:
         return Schedule(3, 128, order=order)
     if width <= 128:
         return Schedule(2, 128, order=order)
-    return Schedule(2, 64, order=order, store="direct")
+    return Schedule(2, 64, order=order, store="direct", loader=40 if uneven else 24)

@@ -105,10 +105,13 @@ class Slot:
 class Block:
     """What a loop does with a window: its heads, what is computed between, its tails; new values of the slots.
 
+    `number`: the loop's place among the loops. `choice`: the tests of a window that lead to this block, and their answers.
     `bases`: what each accumulator is before the tails are added.
     """
 
     loop: For
+    number: int
+    choice: tuple[tuple[Operand, bool], ...]
     heads: tuple[Head, ...]
     middle: tuple[Op, ...]
     tails: tuple[Tail, ...]
@@ -132,6 +135,8 @@ class Structure:
     rows: int
     columns: int
     prologue: tuple[Op, ...]
+    loops: tuple[For, ...]
+    tests: tuple[Body, ...]
     blocks: tuple[Block, ...]
     epilogue: tuple[Op, ...]
     queries: tuple[Tile, ...]
@@ -142,7 +147,40 @@ class Structure:
     @property
     def results(self) -> tuple[str, ...]:
         """The carried values after the last loop."""
-        return tuple(v.name for v in self.blocks[-1].loop.results)
+        return tuple(v.name for v in self.loops[-1].results)
+
+    @property
+    def chosen(self) -> bool:
+        """Whether data decides which windows count, and which block they take: a loading warp tests them."""
+        return any(b.choice for b in self.blocks)
+
+    @property
+    def watched(self) -> bool:
+        """Whether a weight may be absent: then a NaN or an infinity in the loaded tile that it meets counts for nothing."""
+        return any(_absent(t.x, b) for b in self.blocks for t in b.tails)
+
+    @property
+    def together(self) -> bool:
+        """Whether a loading warp needs all its threads: to test windows, or to reduce over the rows of a tile."""
+        return self.chosen or any(isinstance(op, Reduce) for op in self.prologue)
+
+
+def _absent(x: Operand, b: Block) -> bool:
+    """Whether a mask decides about a value."""
+    defs = {v.name: op for op in walk(b.middle) for v in op.results}
+    seen: set[Operand] = set()
+    todo: list[Operand] = [x]
+    while todo:
+        y = todo.pop()
+        op = defs.get(y) if isinstance(y, str) else None
+        if op is None or y in seen:
+            continue
+        seen.add(y)
+        if isinstance(op, Map) and op.fn == "select":
+            return True
+        for z in walk([op]):
+            todo += operands(z)
+    return False
 
 
 def recognise(kernel: Kernel, grid: Grid) -> Structure:
@@ -166,7 +204,7 @@ class _Recogniser:
         self.rings: dict[object, Tile] = {}
 
     def run(self) -> Structure:
-        columns = self.check_loops()
+        columns = self.columns = self.check_loops()
         first = self.grid.body.index(self.loops[0])
         last = self.grid.body.index(self.loops[-1])
         between = self.grid.body[first : last + 1]
@@ -176,7 +214,11 @@ class _Recogniser:
         prologue = [op for op in self.grid.body[:first]]
         prologue += [op for op in between if not isinstance(op, For)]
         known = {v.name for op in prologue for v in op.results}
-        if any(x in {v.name for f in self.loops for v in f.results} for op in prologue for x in operands(op)):
+        if any(
+            x in {v.name for f in self.loops for v in f.results}
+            for op in prologue
+            for x in operands(op)
+        ):
             raise Refused("what is between its loops depends on them")
         kept: list[Op] = []
         for op in prologue:
@@ -184,13 +226,23 @@ class _Recogniser:
                 tile = self.tile(op, self.row, self.rows)
                 self.queries.setdefault(tile.key, tile)
                 self.tiles[op.result.name] = self.queries[tile.key]
+            elif isinstance(op, Reduce) and op.over == (self.row,):
+                self.check_over_rows(op)
+                kept.append(op)
             else:
                 self.check_op(op, {(), (self.row,)})
                 kept.append(op)
-        blocks = tuple(self.block(f) for f in self.loops)
+        self.tests: list[Body] = []
+        blocks = tuple(b for n, f in enumerate(self.loops) for b in self.blocks(f, n))
+        if not blocks:
+            raise Refused("no window of its streamed axis counts")
         for b in blocks[1:]:
-            same = [(h.query.key, h.key.key) for h in b.heads] == [(h.query.key, h.key.key) for h in blocks[0].heads]
-            same = same and [(t.slot, t.value.key) for t in b.tails] == [(t.slot, t.value.key) for t in blocks[0].tails]
+            same = [(h.query.key, h.key.key) for h in b.heads] == [
+                (h.query.key, h.key.key) for h in blocks[0].heads
+            ]
+            same = same and [(t.slot, t.value.key) for t in b.tails] == [
+                (t.slot, t.value.key) for t in blocks[0].tails
+            ]
             if not same:
                 raise Refused("its loops contract different tiles")
         epilogue = self.grid.body[last + 1 :]
@@ -203,6 +255,8 @@ class _Recogniser:
             self.rows,
             columns,
             tuple(kept),
+            tuple(self.loops),
+            tuple(self.tests),
             blocks,
             epilogue,
             tuple(self.queries.values()),
@@ -212,14 +266,15 @@ class _Recogniser:
         )
 
     def check_loops(self) -> int:
-        columns = self.loops[0].tile
-        if columns is None:
-            raise Refused(f"axis {self.stream} is short and held whole")
+        tile = self.loops[0].tile
+        columns = -(-self.extent(self.stream) // 16) * 16 if tile is None else tile
+        if columns > 256:
+            raise Refused(f"axis {self.stream} is held whole, with more than 256 positions")
         for a, b in zip(self.loops, self.loops[1:], strict=False):
             if b.init != tuple(v.name for v in a.results):
                 raise Refused("its loops do not carry the same values one after the other")
         for f in self.loops:
-            if f.axis != self.stream or f.tile != columns:
+            if f.axis != self.stream or f.tile != tile:
                 raise Refused("it streams more than one axis")
             if any(isinstance(op, For) for op in walk(f.body)):
                 raise Refused("its loops are nested")
@@ -277,15 +332,48 @@ class _Recogniser:
 
     # ---- the block of a loop
 
-    def block(self, loop: For) -> Block:
-        if any(isinstance(op, If) and not op.relaxed for op in loop.body):
-            raise Refused("its blocks are chosen by data")
-        end = loop.body[-1]
+    def blocks(self, loop: For, number: int) -> list[Block]:
+        """The blocks of a loop: one, or one for each way through the tests that its body begins with."""
+        branch = next((op for op in loop.body if isinstance(op, If) and not op.relaxed), None)
+        if branch is None:
+            self.tests.append(())
+            return [self.block(loop, number, loop.body, ())]
+        tests = loop.body[: loop.body.index(branch)]
+        for op in tests:
+            self.check_op(op, {()})
+        self.tests.append(tests)
+        return self.ways(loop, number, loop.body[len(tests) :], ())
+
+    def ways(
+        self, loop: For, number: int, body: Body, choice: tuple[tuple[Operand, bool], ...]
+    ) -> list[Block]:
+        branch, end = body[0], body[-1]
+        assert isinstance(end, Yield)
+        if not isinstance(branch, If) or branch.relaxed:
+            idle = len(body) == 1 and end.values == tuple(v.name for v in loop.args)
+            return [] if idle else [self.block(loop, number, body, choice)]
+        if len(body) != 2 or end.values != tuple(v.name for v in branch.results):
+            raise Refused("its blocks go on after what data decides")
+        return [
+            *self.ways(loop, number, branch.then, (*choice, (branch.cond, True))),
+            *self.ways(loop, number, branch.orelse, (*choice, (branch.cond, False))),
+        ]
+
+    def block(
+        self, loop: For, number: int, body: Body, choice: tuple[tuple[Operand, bool], ...]
+    ) -> Block:
+        if any(isinstance(op, If) and not op.relaxed for op in body):
+            raise Refused("its blocks are chosen by data after other ops")
+        end = body[-1]
         assert isinstance(end, Yield)
         rest: list[Op] = []
-        for op in loop.body[:-1]:
-            if isinstance(op, Load) and len(op.result.type.axes) == 2 and self.row not in op.result.type.axes:
-                tile = self.tile(op, self.stream, loop.tile or 0)
+        for op in body[:-1]:
+            if (
+                isinstance(op, Load)
+                and len(op.result.type.axes) == 2
+                and self.row not in op.result.type.axes
+            ):
+                tile = self.tile(op, self.stream, self.columns)
                 self.rings.setdefault(tile.key, tile)
                 self.tiles[op.result.name] = self.rings[tile.key]
             else:
@@ -303,12 +391,14 @@ class _Recogniser:
         tails, middle, bases = self.tails(loop, middle, end.values)
         for op in middle:
             self.check_middle(op)
-        count = uses(loop.body)
+        count = uses(body)
         for name, tile in self.tiles.items():
-            inner = [op for op in loop.body if name in operands(op)]
+            inner = [op for op in body if name in operands(op)]
             if count[name] and not all(isinstance(op, Contract) for op in inner):
                 raise Refused(f"{tile.tensor} is used other than in a contraction")
-        return Block(loop, tuple(heads), tuple(middle), tuple(tails), end.values, bases)
+        return Block(
+            loop, number, choice, tuple(heads), tuple(middle), tuple(tails), end.values, bases
+        )
 
     def head(self, op: Op) -> Head | None:
         if not isinstance(op, Contract) or len(op.over) != 1:
@@ -317,8 +407,15 @@ class _Recogniser:
         if x is None or y is None:
             return None
         query, key = (x, y) if x.axis == self.row else (y, x)
-        if query.axis != self.row or key.axis != self.stream or op.over != (query.feature,) or key.feature != query.feature:
-            raise Refused(f"{op.result.name} contracts {x.tensor} with {y.tensor} in a way that is not rows by columns")
+        if (
+            query.axis != self.row
+            or key.axis != self.stream
+            or op.over != (query.feature,)
+            or key.feature != query.feature
+        ):
+            raise Refused(
+                f"{op.result.name} contracts {x.tensor} with {y.tensor} in a way that is not rows by columns"
+            )
         if query.dtype != key.dtype:
             raise Refused(f"{query.tensor} and {key.tensor} have different element types")
         init = op.init
@@ -361,11 +458,18 @@ class _Recogniser:
         if str(y) not in self.tiles:
             x, y = y, x
         value = self.tiles.get(str(y))
-        if value is None or value.axis != self.stream or op.over != (self.stream,) or not isinstance(x, str):
+        if (
+            value is None
+            or value.axis != self.stream
+            or op.over != (self.stream,)
+            or not isinstance(x, str)
+        ):
             raise Refused(f"{op.result.name} is not a product of computed rows with a loaded tile")
         t = self.kernel.values[x].type
         if set(t.axes) != {self.row, self.stream} or t.dtype not in ("f32", value.dtype):
-            raise Refused(f"{x}, which meets {value.tensor}, is not a tile of rows and columns in f32")
+            raise Refused(
+                f"{x}, which meets {value.tensor}, is not a tile of rows and columns in f32"
+            )
         tails.append(Tail(op.result.name, x, value, slot))
         taken.add(op.result.name)
 
@@ -394,6 +498,11 @@ class _Recogniser:
             if not stream and not (op.fn == "all" and op.over == (self.row,)):
                 raise Refused(f"it takes the {op.fn} over {', '.join(op.over)}")
 
+    def check_over_rows(self, op: Reduce) -> None:
+        """A summary of a tile's rows, which tests of windows look at."""
+        if op.fn not in ("min", "max", "any", "all") or op.result.type.axes:
+            raise Refused(f"{op.result.name} is a {op.fn} over rows")
+
     def check_epilogue(self, body: Body, known: set[str]) -> None:
         for op in body:
             if isinstance(op, Store):
@@ -403,8 +512,6 @@ class _Recogniser:
             axes = op.result.type.axes
             if self.stream in axes or len(axes) > 2:
                 raise Refused(f"it ends with a tile over {', '.join(axes)}")
-            if isinstance(op, Load) and len(axes) > 1:
-                raise Refused(f"it ends with a tile of {op.tensor}")
 
 
 __all__ = ["ABSENT", "Block", "Head", "Refused", "Slot", "Structure", "Tail", "Tile", "recognise"]

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _WORDS = """
-alignas and asm auto bool break case catch char class const constexpr continue decltype default delete do double else
-enum explicit extern false float for friend goto if inline int long mutable namespace new not operator or private
-protected public register return short signed sizeof static struct switch template this throw true try typedef typename
-union unsigned using virtual void volatile while xor u16 u32 u64 i64 r x c column row_i stream_lane memory shared group
-warp lane quad tile tiles heads turn cursor rest wait expect arrive scale clear pin split regular divide least greatest
-narrow loaded late ahead window windows origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh
+alignas and asm auto bool break case catch char class const constexpr continue decltype default
+delete do double else enum explicit extern false float for friend goto if inline int long mutable
+namespace new not operator or private protected public register return short signed sizeof static
+struct switch template this throw true try typedef typename union unsigned using virtual void
+volatile while xor u16 u32 u64 i64 r x c column row_i stream_lane memory shared group warp lane quad
+tile tiles heads turn cursor rest wait expect arrive scale clear pin split regular divide least
+greatest narrow word block chosen at row other left from first loaded late ahead window windows
+origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh w n half b16 four width
+section place taken probe redo counter start head got right slot row_tiles out_place out_row
+out_lane factor start_0 start_1 start_2 start_3 windows_0 windows_1 windows_2 windows_3 begin_0
+begin_1 begin_2 begin_3
 """
 _RESERVED = frozenset(_WORDS.split())
 
@@ -26,7 +31,10 @@ class Lines:
 
     def add(self, text: str) -> None:
         """Appends lines at the present depth."""
-        self.lines += [("  " * self.depth + line) if line and not line.startswith("#") else line for line in text.split("\n")]
+        self.lines += [
+            ("  " * self.depth + line) if line and not line.startswith("#") else line
+            for line in text.split("\n")
+        ]
 
     @contextmanager
     def block(self, head: str, tail: str = "}") -> Iterator[None]:

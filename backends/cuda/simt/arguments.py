@@ -64,9 +64,11 @@ def tensors(kernel: Kernel) -> dict[str, tuple[DType, int]]:
     out: dict[str, tuple[DType, int]] = {
         name: (t.dtype, len(t.dims)) for name, t in kernel.tensors.items()
     }
-    out |= {o.name: (o.dtype, len(o.axes)) for o in kernel.outputs}
-    buffers = (op.result for op in kernel.body if isinstance(op, Buffer))
-    return out | {v.name: (v.type.dtype, len(v.type.axes)) for v in buffers}
+    out.update({o.name: (o.dtype, len(o.axes)) for o in kernel.outputs})
+    for op in kernel.body:
+        if isinstance(op, Buffer):
+            out[op.result.name] = op.result.type.dtype, len(op.result.type.axes)
+    return out
 
 
 def _fields(kernel: Kernel) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -86,3 +88,4 @@ def _fields(kernel: Kernel) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         for axis, _ in grid.axes:
             yield "i64", f"tiles_{n}_{axis}", ("tiles", str(n), axis)
     yield "unsigned char*", "spill", ("workspace",)
+    yield "u32*", "redo", ("redo",)

@@ -46,9 +46,9 @@ class Matrices:
     def only(self, name: str) -> DType | None:
         """The type that a computed value is rounded to, where all contractions that read it agree on one."""
         users = [op for op in self.users.get(name, []) if isinstance(op, Contract)]
-        found = {s.dtype for s in self.reading(name)}
+        found: set[DType] = {s.dtype for s in self.reading(name)}
         agree = len(found) == 1 and all(op.result.name in self.shapes for op in users)
-        return found.pop() if agree and self.computed(name) else None
+        return next(iter(found)) if agree and self.computed(name) else None
 
     def shape(self, op: Contract) -> Shape | None:
         """How tensor cores do a contraction; None where they cannot."""
@@ -86,11 +86,11 @@ class Matrices:
 
     def factors(self, op: Contract) -> DType | None:
         """The element type of the factors: that of the loaded ones; what is computed is rounded to it."""
-        loaded = {t for x in (op.x, op.y) if (t := self.loaded(x))}
+        loaded: set[DType] = {t for x in (op.x, op.y) if (t := self.loaded(x))}
         if len(loaded) != 1:
             return None
         computed = [x for x in (op.x, op.y) if not self.loaded(x)]
-        return loaded.pop() if all(map(self.computed, computed)) else None
+        return next(iter(loaded)) if all(map(self.computed, computed)) else None
 
     def loaded(self, x: Operand) -> DType | None:
         op = self.defs.get(x) if isinstance(x, str) else None

@@ -170,7 +170,10 @@ def attention_arrays(b: int, h: int, m: int, n: int) -> dict[str, np.ndarray]:
     return {name: RNG.standard_normal(s).astype(np.float32) for name, s in shapes.items()}
 
 
+FEW = [(1, 2, 1, 45), (2, 1, 3, 33), (1, 1, 6, 70), (1, 1, 7, 70)]
+"""Rows on both sides of the number that are taken one by one."""
 SIZES = [
+    *FEW,
     (1, 2, 37, 45),
     (2, 1, 1, 1),
     (1, 1, 64, 64),
@@ -195,6 +198,52 @@ def test_attention_of_any_size_strides_and_masked_nan() -> None:
     a = attention_arrays(1, 2, 40, 40)
     a["K"] = np.broadcast_to(a["K"][:, :1], a["K"].shape)
     check(k, a, code=code)
+
+
+def test_attention_with_heads_of_no_whole_vectors() -> None:
+    k = kernel(ATTENTION.replace(" 16]", " 13]").replace("< 16", "< 13").replace("24", "21"))
+    code = compile(k)
+    for b, h, m, n in SIZES:
+        shapes = {"Q": (b, h, m, 13), "K": (b, h, n, 13), "V": (b, h, n, 21)}
+        a = {x: RNG.standard_normal(s).astype(np.float32) for x, s in shapes.items()}
+        check(k, a, code=code)
+
+
+def test_blocks_are_copied_from_rows_that_lie_apart() -> None:
+    k = kernel(ATTENTION)
+    code = compile(k)
+    for b, h, m, n in SIZES:
+        wide = RNG.standard_normal((b, n, h, 40)).astype(np.float32)
+        a = attention_arrays(b, h, m, n)
+        a["K"] = wide[..., :16].transpose(0, 2, 1, 3)
+        a["V"] = wide[..., 16:].transpose(0, 2, 1, 3)
+        check(k, a, code=code)
+
+
+MERGE = """
+kernel merge(P: f32[S, M, 1], W: f32[S, M]) -> O: f32[i, e] {
+  axis s < S
+  axis i < M
+  axis e < 1
+  grid(axes=[i:16]) {
+    o: f32[i:16, e] = for(0.0, axis=s, tile=32) as (o_0) {
+      w: f32[s:32, i:16] = load(W, s, i)
+      x: f32[s:32, i:16] = exp2(w)
+      p: f32[s:32, i:16, e] = load(P, s, i, e)
+      c: f32[i:16, e] = contract(x, p, over=s)
+      o_1: f32[i:16, e] = add(o_0, c)
+      yield(o_1)
+    }
+    store(O, i, e, value=o)
+  }
+}"""
+
+
+@pytest.mark.parametrize("m", [1, 3, 6, 7, 20])
+def test_lanes_past_the_end_do_not_overwrite_the_last_position(m: int) -> None:
+    k = kernel(MERGE)
+    p, w = RNG.standard_normal((40, m, 1)), RNG.standard_normal((40, m))
+    check(k, {"P": p.astype(np.float32), "W": w.astype(np.float32)})
 
 
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:

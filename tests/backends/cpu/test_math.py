@@ -287,6 +287,7 @@ def test_floats_divide_whole(name: str, machine: jit.Machine, lanes: int) -> Non
     r = np.random.default_rng(4)
     x, y = r.uniform(-50, 50, 4000).astype("f4"), r.uniform(-9, 9, 4000).astype("f4")
     x, y = np.append(x, [5, -5, 6, -6, 1, 0, np.nan]), np.append(y, [3, 3, -3, -3, 0, 2, 2])
+    x, y = np.append(x, [1, -1, 0, 1, -1, 0]), np.append(y, [np.inf] * 3 + [-np.inf] * 3)
     x, y = x.astype("f4"), y.astype("f4")
     got = run(body, x, y, machine=machine, lanes=lanes)
     np.testing.assert_array_equal(got, truth(x, y))

@@ -141,7 +141,7 @@ def test_tensor_cores(name, dtype):
         if d in kernel.dims
     }
     sizes |= {"HK": 1, "NP": 9, "MP": 7, "P": 16} if name == "paged" else {}
-    ir, tiled = tiles(kernel, dtype, sizes)
+    _, tiled = tiles(kernel, dtype, sizes)
     assert lower(tiled, host.LIMIT).text.count("tl::products<") >= 2
     arrays = kernel.sample(4, dtype=dtype, **sizes)
     if name == "causal":

@@ -27,6 +27,9 @@ typedef uint16_t u16;
 #define POS_INF INFINITY
 #define QUIET_NAN NAN
 #define FULL 0xffffffffu
+#define MOST 0x7fffffff
+#define TANH_REACH 0.39f
+#define MOST_WIDE 0x7fffffffffffffffLL
 #define ROWS for (int r = 0; r < 2; r++)
 #define EACH for (int x = 0; x < 4; x++)
 
@@ -94,6 +97,13 @@ inline bool __all_sync(u32, bool x) {
   for (u64 v : meet(my_warp(), 32, threadIdx.x % 32, x, "all")) all = all && v;
   return all;
 }
+inline u32 __ballot_sync(u32, bool x) {
+  u32 out = 0, lane = 0;
+  for (u64 v : meet(my_warp(), 32, threadIdx.x % 32, x, "ballot")) out |= (u32)(v & 1) << lane++;
+  return out;
+}
+inline void __syncwarp() { meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp"); }
+inline int __ffs(u32 x) { return __builtin_ffs((int)x); }
 inline void __syncthreads() { meet(block_meet, (int)fibers.size(), threadIdx.x, 0, "syncthreads"); }
 inline u32 atomicAdd(u32* p, u32 n) { const u32 old = *p; *p += n; return old; }
 
@@ -201,6 +211,11 @@ inline u16 to_bf16(float x) {
 inline u16 to_f16(float x) { const _Float16 h = (_Float16)x; u16 v; memcpy(&v, &h, 2); return v; }
 inline u32 pack_bf16(float lo, float hi) { return to_bf16(lo) | (u32)to_bf16(hi) << 16; }
 inline u32 pack_f16(float lo, float hi) { return to_f16(lo) | (u32)to_f16(hi) << 16; }
+inline u32 watch(u32 x, u32 y) {
+  const auto half = [](u32 a, u32 b) { return to_bf16(bf16_value((u16)b) * 0.f + bf16_value((u16)a)); };
+  return half(x & 0xffff, y & 0xffff) | (u32)half(x >> 16, y >> 16) << 16;
+}
+inline u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }
 inline u64 rows_descriptor(u32 a) { return a; }
 inline u64 columns_descriptor(u32 a, u32 slab) { return (u64)slab << 32 | a; }
 inline void group_fence() {}

@@ -23,6 +23,7 @@ SHARED = (
     "scale",
     "sigmoid_",
     "tanh_",
+    "tanh_small",
     "regular",
     "divisor_scale",
     "divide",
@@ -161,15 +162,18 @@ def run(
     *,
     seed: int = 1,
     processors: int = 2,
-) -> None:
-    """Runs the kernel on NumPy arrays: it writes the outputs among them. Raises RuntimeError where it hangs."""
+) -> bool:
+    """Runs the kernel on NumPy arrays: it writes the outputs among them, and says whether it asks to be redone.
+
+    Raises RuntimeError where it hangs.
+    """
     library = build(source)
     kept: list[object] = []
     plain = {
         source.names[n]: n
         for n in (*source.plan.structure.kernel.dims, *source.plan.structure.kernel.arguments)
     }
-    counter = np.zeros(1, np.uint32)
+    counter = np.zeros(2, np.uint32)
     last = ""
     for p in source.parameters:
         match p.kind:
@@ -196,10 +200,13 @@ def run(
                     if "bool" in p.ctype
                     else ctypes.c_int64(int(value))
                 )
-            case _:
+            case "counter":
                 kept.append(ctypes.c_void_p(counter.ctypes.data))
+            case _:
+                kept.append(ctypes.c_void_p(counter.ctypes.data + 4))
     given = [x for x in kept if not isinstance(x, Description)]
     args = (ctypes.c_void_p * len(given))(*(ctypes.addressof(x) for x in given))  # type: ignore[arg-type]
     if library.launch(args, blocks(source, sizes, processors), ctypes.c_uint64(seed)):
         raise RuntimeError("the kernel hangs")
     assert counter[0] == 0 or all(p.kind != "counter" for p in source.parameters)
+    return bool(counter[1])

@@ -1,0 +1,153 @@
+"""Blocks of a tensor that a stage reads as a whole: left in memory where they can be, else copied row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilec.backends.cpu import storage
+from tilec.backends.cpu.expr import Evaluator
+from tilec.backends.cpu.functions import kind_for
+from tilec.backends.cpu.points import Point
+from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.vector import BYTES, VOID, constant
+from tilec.ir import Load
+
+LINE = 64
+"""Bytes of a cache line."""
+READ, IN_L2, DATA = 0, 2, 1
+"""The arguments of LLVM's prefetch."""
+UNROLL = 4
+"""Vectors that a copy moves at a time."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A load of whole axes: the offset of its first element, the condition under which it exists (None: it does), the
+    stride in memory of each of its axes. The last axis holds a whole number of vectors."""
+
+    op: Load
+    tile: Tile
+    offset: Any
+    inside: Any | None
+    strides: Mapping[str, Any]
+
+    @property
+    def last(self) -> str:
+        """The axis whose elements are consecutive in scratch."""
+        return self.tile.axes[-1]
+
+
+class Blocks:
+    """Brings blocks to where contractions read them."""
+
+    def __init__(self, ev: Evaluator) -> None:
+        self.ev, self.e = ev, ev.e
+
+    def find(self, op: Load, tile: Tile) -> Block | None:
+        """The block that an op loads; None where its indices are not axes of their own."""
+        e, ev = self.e, self.ev
+        on_axes = [x for x in op.index if ev.axes(x)]
+        if tile.lane or len(tile.axes) < 2 or set(on_axes) != set(tile.axes):
+            return None
+        count = ev.window(tile.axes[-1]).count
+        whole = isinstance(count, int) and count > 0 and count % e.lanes == 0
+        if len(on_axes) != len(tile.axes) or not whole:
+            return None
+        index: list[tuple[Any, bool]] = []
+        strides: dict[str, Any] = {}
+        for k, x in enumerate(op.index):
+            if isinstance(x, str) and x in tile.axes:
+                strides[x] = ev.memory.stride(op.tensor, k)
+                index.append((e.index(ev.window(x).first), True))
+            else:
+                index.append((ev.value(x, Point({})).parts[0], x in ev.kernel.extents))
+        offset, inside = ev.memory.address(op.tensor, index)
+        return Block(op, tile, offset, inside, strides)
+
+    def bring(self, block: Block, copy: Callable[[], None], quick: bool) -> Any:
+        """The address of a block's elements, laid out as in its tile. `copy` fills the tile in any case; `quick`: a
+        faster way may stand beside it."""
+        e, tile = self.e, block.tile
+
+        def copied() -> list[Any]:
+            if quick:
+                e.branch(self.unit(block), lambda: self.rows(block), copy, name="copy")
+            else:
+                copy()
+            return [tile.base]
+
+        raw = storage.MEMORY[self.ev.memory.dtype_of(block.op.tensor)]
+        if raw != tile.kind or raw != self.ev.float:
+            (base,) = copied()
+            return base
+
+        def stay() -> list[Any]:
+            base = self.ev.slots["pointer", block.op.tensor]
+            address = e.at(base, block.offset, BYTES[tile.kind])
+            self.prefetch(tile, address)
+            return [address]
+
+        (base,) = e.branch(self.dense(block), stay, copied, name="block")
+        return base
+
+    def dense(self, block: Block) -> Any:
+        """Whether the block lies in memory as it would in scratch."""
+        same = [self.e.compare("==", s, block.tile.strides[a]) for a, s in block.strides.items()]
+        return self.every([*same, block.inside])
+
+    def unit(self, block: Block) -> Any:
+        """Whether the block's rows are consecutive in memory."""
+        return self.every([self.e.compare("==", block.strides[block.last], 1), block.inside])
+
+    def every(self, conditions: Sequence[Any | None]) -> Any:
+        out: Any | None = None
+        for c in conditions:
+            if c is not None:
+                out = c if out is None else self.e.and_(out, c)
+        return out
+
+    def rows(self, block: Block) -> None:
+        """Copies rows, as vectors."""
+        e, tile = self.e, block.tile
+        dtype = self.ev.memory.dtype_of(block.op.tensor)
+        raw, base = storage.MEMORY[dtype], self.ev.slots["pointer", block.op.tensor]
+        length = self.ev.window(block.last).count // e.lanes
+        unroll = next(n for n in (UNROLL, 2, 1) if length % n == 0)
+
+        def copy(source: Any, target: Any) -> None:
+            def step(i: Any, _: list[Any]) -> None:
+                for n in range(unroll):
+                    at = e.add(i, n * e.lanes)
+                    x = e.read(raw, base, e.add(source, at), e.lanes)
+                    x = storage.widen(e, x, dtype, kind_for(dtype, self.ev.float))
+                    e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
+
+            e.loop(0, length * e.lanes, unroll * e.lanes, [], step, name=block.last)
+
+        def outer(axes: Sequence[str], source: Any, target: Any) -> None:
+            if not axes:
+                copy(source, target)
+                return
+            axis, *rest = axes
+
+            def each(i: Any, _: list[Any]) -> None:
+                further = e.add(source, e.mul(i, block.strides[axis]))
+                outer(rest, further, e.add(target, e.mul(i, tile.strides[axis])))
+
+            e.loop(0, self.ev.window(axis).count, 1, [], each, name=axis)
+
+        outer(tile.axes[:-1], block.offset, 0)
+
+    def prefetch(self, tile: Tile, address: Any) -> None:
+        """Asks for a block's cache lines in order: the rows that a register tile reads side by side come too unevenly
+        for the hardware to foresee."""
+        e, outer = self.e, tile.axes[0]
+        size = e.mul(self.ev.window(outer).count, tile.strides[outer] * BYTES[tile.kind])
+        hints = [constant("i32", x) for x in (READ, IN_L2, DATA)]
+
+        def line(i: Any, _: list[Any]) -> None:
+            e.call_function("llvm.prefetch.p0", VOID, e.at(address, i, 1), *hints)
+
+        e.loop(0, size, LINE, [], line, name="prefetch")

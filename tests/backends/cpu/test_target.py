@@ -1,0 +1,104 @@
+"""A compiled kernel as a whole: the cache, threads, and calls that differ in sizes and scalars."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.backends.cpu.lowering import check, kernel, on_cpu
+from tests.backends.cpu.test_lower import ATTENTION, attention_arrays
+from tilec.backends.cpu import lower
+from tilec.backends.cpu.target import compile
+from tilec.errors import UnsupportedError
+
+SCALED = """
+kernel f(X: f32[N], n: int, s: float = 1 / sqrt(N), flip: bool = false) -> O: f32[i] {
+  axis i < N
+  grid(axes=[i:16]) {
+    x: f32[i:16] = load(X, i)
+    y: f32[i:16] = mul(x, s)
+    z: f32[i:16] = add(y, n)
+    m: f32[i:16] = neg(z)
+    o: f32[i:16] = select(flip, m, z)
+    store(O, i, value=o)
+  }
+}"""
+
+
+def test_scalars_take_their_values_and_defaults_from_each_call() -> None:
+    k = kernel(SCALED)
+    code = compile(k)
+    x = {"X": np.arange(20, dtype=np.float32)}
+    check(k, x, {"n": 3}, code=code)
+    check(k, x, {"n": -(2**20), "s": 0.5}, code=code)
+    check(k, x, {"n": 1, "s": 2.0, "flip": True}, code=code)
+    check(k, x, {"n": True, "s": 2, "flip": False}, code=code)
+
+
+def test_a_second_compilation_takes_the_object_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    k = kernel(SCALED)
+    first = compile(k)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("lowered again")
+
+    monkeypatch.setattr(lower, "lower", refuse)
+    second = compile(k)
+    x = {"X": np.arange(5, dtype=np.float32)}
+    for code in (first, second):
+        check(k, x, {"n": 3}, code=code)
+    with pytest.raises(AssertionError, match="lowered again"):
+        compile(kernel(SCALED.replace("neg", "abs")))
+
+
+def test_the_result_has_the_same_bits_on_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    k = kernel(ATTENTION)
+    code = compile(k)
+    arrays = attention_arrays(2, 3, 75, 60)
+    results: list[bytes] = []
+    for threads in ("1", "2", "2", "4"):
+        monkeypatch.setenv("TILEC_NUM_THREADS", threads)
+        results.append(on_cpu(k, arrays, {}, code)["O"].tobytes())
+    assert len(set(results)) == 1
+
+
+def test_calls_from_several_threads_do_not_disturb_each_other() -> None:
+    k = kernel(ATTENTION)
+    code = compile(k)
+    cases = [attention_arrays(1, 2, 20 + n, 30 + n) for n in range(8)]
+    alone = [on_cpu(k, a, {}, code)["O"] for a in cases]
+
+    def run(n: int) -> np.ndarray[Any, Any]:
+        return on_cpu(k, cases[n % len(cases)], {}, code)["O"]
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(run, range(24)))
+    for n, x in enumerate(together):
+        np.testing.assert_array_equal(x, alone[n % len(cases)])
+
+
+def test_a_tile_of_unknown_extent_is_refused() -> None:
+    text = """
+kernel f(X: f32[N, M]) -> O: f32[i, j] {
+  axis i < N
+  axis j < M
+  grid(axes=[i:16]) {
+    x: f32[i:16, j] = load(X, i, j)
+    s: f32[i:16] = sum(x, over=j)
+    y: f32[i:16, j] = sub(x, s)
+    z: f32[i:16] = sum(y, over=j)
+    w: f32[i:16, j] = add(y, z)
+    store(O, i, j, value=w)
+  }
+}"""
+    with pytest.raises(UnsupportedError, match="axis j"):
+        compile(kernel(text))

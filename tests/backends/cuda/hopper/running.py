@@ -1,0 +1,114 @@
+"""Programs on the emulated Hopper: their kernels by the emulator, the grids that do not fit by the interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from tests.backends.cuda.hopper import emulator
+
+import tilec
+from tilec import pipeline
+from tilec.arrays import numpy_dtype
+from tilec.backends.cuda import call
+from tilec.backends.cuda.hopper import compile as hopper
+from tilec.backends.cuda.hopper.emit import Source
+from tilec.backends.reference import interpreter
+from tilec.ir import Buffer, Grid, Kernel, Output
+from tilec.scalar import evaluate
+
+
+def tiles(
+    kernel: tilec.Kernel, dtype: str, sizes: Mapping[str, int], **changes: object
+) -> tuple[Kernel, dict[int, Source]]:
+    """A program in tiles under its default schedule, or a changed one, and the sources of the grids that fit."""
+    ir = kernel._for_types(dict.fromkeys(kernel._source.untyped, dtype))
+    online = pipeline.run(ir, pipeline.tensor_pipeline())
+    placed, schedule = hopper.tiles(online, sizes)
+    if changes:
+        placed, schedule = hopper.tiles(online, sizes, dataclasses.replace(schedule, **changes))
+    found = hopper.sources(placed, schedule)
+    fitting = {n: s for n, s in found.items() if not isinstance(s, str)}
+    assert fitting, found
+    return placed, fitting
+
+
+def run(
+    kernel: tilec.Kernel,
+    arrays: Mapping[str, Any],
+    dtype: str,
+    sizes: Mapping[str, int],
+    *,
+    seed: int = 1,
+    processors: int = 2,
+    scalars: Mapping[str, Any] | None = None,
+    **changes: object,
+) -> dict[str, np.ndarray]:
+    """The outputs of a program on the emulator."""
+    placed, sources = tiles(kernel, dtype, sizes, **changes)
+    known: dict[str, Any] = {**sizes, **(scalars or {})}
+    for name, a in placed.arguments.items():
+        if name not in known and a.default is not None:
+            known[name] = evaluate(a.default, known)
+    memory = dict(arrays)
+    for o in placed.outputs:
+        shape = tuple(int(evaluate(placed.extents[a], known)) for a in o.axes)
+        memory[o.name] = np.full(shape, np.nan if "f" in o.dtype else -77).astype(
+            numpy_dtype(o.dtype)
+        )
+    buffers = call.buffers(placed, known)
+    memory |= {n: np.zeros(shape, numpy_dtype(t)) for n, (t, shape) in buffers.items()}
+    grids = [op for op in placed.body if isinstance(op, Grid)]
+    for n, grid in enumerate(grids):
+        if n in sources:
+            emulator.run(sources[n], memory, known, seed=seed, processors=processors)
+            continue
+        memory |= _interpreted(placed, grid, memory, known)
+    return {o.name: memory[o.name] for o in placed.outputs}
+
+
+def _interpreted(
+    kernel: Kernel,
+    grid: Grid,
+    memory: Mapping[str, np.ndarray],
+    known: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+    """What one grid writes: its buffers are outputs here, those of earlier grids parameters."""
+    from tilec.ir import Store, Tensor, walk
+
+    written = [op.tensor for op in walk(grid.body) if isinstance(op, Store)]
+    made = {op.result.name: op.result.type for op in kernel.body if isinstance(op, Buffer)}
+    given = tuple(
+        Tensor(b, t.dtype, tuple(kernel.extents[a] for a in t.axes))
+        for b, t in made.items()
+        if b not in written
+    )
+    outputs = tuple(
+        next((o for o in kernel.outputs if o.name == w), None)
+        or Output(w, made[w].dtype, made[w].axes)
+        for w in written
+    )
+    rest = tuple(op for op in kernel.body if not isinstance(op, (Grid, Buffer)))
+    part = dataclasses.replace(
+        kernel, params=(*kernel.params, *given), outputs=outputs, body=(*rest, grid)
+    )
+    tensors = {n: memory[n] for n in part.tensors}
+    done = interpreter.run(part, tensors, {n: known[n] for n in part.arguments})
+    return {
+        w: np.asarray(done.outputs[w]).astype(numpy_dtype(o.dtype))
+        for w, o in zip(written, outputs, strict=True)
+    }
+
+
+def error(got: np.ndarray, expected: np.ndarray) -> float:
+    """The relative error of an array, infinite where NaN or infinities differ."""
+    x, y = (a.astype(np.float64) for a in (got, expected))
+    special = ~np.isfinite(y)
+    if not np.array_equal(np.nan_to_num(x[special], nan=7.0), np.nan_to_num(y[special], nan=7.0)):
+        return np.inf
+    if not np.isfinite(x[~special]).all():
+        return np.inf
+    x, y = x[~special], y[~special]
+    return float(np.linalg.norm(x - y) / max(np.linalg.norm(y), 1e-30)) if y.size else 0.0

@@ -1,0 +1,145 @@
+"""How fast a machine can be: bytes and operations per second, measured once and kept, or known for a GPU.
+
+`tilec doctor --measure` measures this machine and writes the figures to the user's cache folder. They are the roofs that
+`tilec traffic` and the cost model hold a program against.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, cast
+
+from tilec import cache
+from tilec.errors import UnsupportedError
+
+FORMAT = 1
+"""Of the file of figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What a machine reaches, all of its processors together.
+
+    `memory`, `cache`: bytes per second to and from memory, and from the last cache. `matrix`, `fma`, `special`: operations
+    per second of each unit (`tilec.work`). `shared`: the units are one, so that their times add up. `workers`: tiles that
+    run at a time. `near`: bytes of the fast memory of each worker; `far`: of the last cache.
+    """
+
+    machine: str
+    memory: float
+    cache: float
+    matrix: float
+    fma: float
+    special: float
+    shared: bool
+    workers: int
+    near: int
+    far: int
+    origin: str
+
+    @property
+    def ridge(self) -> float:
+        """Operations per byte from which on arithmetic is the limit, and memory is not."""
+        return self.matrix / self.memory
+
+
+H200 = Ceilings(
+    machine="NVIDIA H200",
+    memory=4.27e12,
+    cache=6.3e12,
+    matrix=799e12,
+    fma=132 * 128 * 1.83e9,
+    special=132 * 16 * 1.83e9,
+    shared=False,
+    workers=132,
+    near=232448,
+    far=50 << 20,
+    origin="known: copy and matrix product as measured on one, units per multiprocessor and clock from the data sheet",
+)
+
+KNOWN = {"cuda": H200, "cuda:sm_90a": H200}
+"""GPUs whose ceilings need no measurement."""
+
+
+def of(target: str) -> Ceilings | None:
+    """The ceilings of a target, None where they are not measured yet.
+
+    Raises UnsupportedError for a target that has none.
+    """
+    if target in KNOWN:
+        return KNOWN[target]
+    if target != "cpu":
+        known = ", ".join(("cpu", *KNOWN))
+        raise UnsupportedError(f"no ceilings are known for target {target}; there are some for {known}")
+    return read(path(machine()))
+
+
+def measured(target: str) -> Ceilings:
+    """The ceilings of a target, measured now (about two seconds) where they are not known; kept for later."""
+    return of(target) or measure()
+
+
+def measure() -> Ceilings:
+    """Measures this machine's processors anew, and writes the figures down."""
+    from tilec.backends.cpu import ceilings
+
+    found = ceilings.measure(machine())
+    write(path(found.machine), found)
+    return found
+
+
+def machine() -> str:
+    """This machine's processor, the features that code is made for, and how many of them there are."""
+    from tilec.backends.cpu import jit, pool
+
+    host = jit.host()
+    return f"{host.cpu}, {host.lanes} f32 lanes, {pool.threads()} threads"
+
+
+# ---- the file
+
+
+def path(machine: str) -> Path:
+    """Where the figures of a machine are kept: by its name, for a home folder may serve several machines."""
+    return cache.directory("ceilings") / f"{cache.key(FORMAT, machine)[:16]}.json"
+
+
+def read(file: Path) -> Ceilings | None:
+    """The figures of a file; None where there is none, or it is not one that tilec wrote."""
+    try:
+        found: Any = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return _checked(found)
+
+
+def _checked(found: Any) -> Ceilings | None:
+    if not isinstance(found, dict):
+        return None
+    figures = cast("dict[str, Any]", found)
+    wanted = {f.name: f.type for f in fields(Ceilings)}
+    if set(figures) != set(wanted):
+        return None
+    kinds = {"str": str, "float": (int, float), "int": int, "bool": bool}
+    for name, kind in wanted.items():
+        x = figures[name]
+        number = isinstance(x, (int, float)) and not isinstance(x, bool)
+        if not isinstance(x, kinds[str(kind)]) or number and not (math.isfinite(x) and x > 0):
+            return None
+    return Ceilings(**figures)
+
+
+def write(file: Path, figures: Ceilings) -> None:
+    """Writes a file that appears whole or not at all; where it cannot be written, nothing is kept."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".", delete=False) as f:
+            json.dump(asdict(figures), f, indent=1)
+        os.replace(f.name, file)
+    except OSError:
+        return

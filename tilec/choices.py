@@ -1,0 +1,91 @@
+"""What the caller of `compile` chooses, checked before anything uses it."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Mapping
+from typing import cast
+
+from tilec.dtypes import SIZES, DType
+from tilec.errors import ArgumentError
+
+
+def text(what: str, x: object) -> str:
+    """A text. Raises ArgumentError for anything else."""
+    if not isinstance(x, str):
+        raise ArgumentError(f"{what}: expected a str, got {x!r}, of type {type(x).__name__}")
+    return x
+
+
+def path(x: object) -> str:
+    """A path as a text. Raises ArgumentError for what is none."""
+    try:
+        return os.fsdecode(x)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentError(
+            f"path: expected a str or a pathlib.Path, got {x!r}, of type {type(x).__name__}"
+        ) from None
+
+
+def extents(tile: object) -> dict[str, int]:
+    """Tile extents by axis, as Python's integers; whether the axes exist and the extents fit, the passes say.
+
+    Raises ArgumentError for what is no mapping from names to integers.
+    """
+    return {text("tile: an axis", a): _extent(a, n) for a, n in _mapping("tile", tile).items()}
+
+
+def schedule(fields: object) -> dict[str, object]:
+    """Schedule fields by name. Raises ArgumentError for what is no mapping from names."""
+    return {text("schedule: a field", n): x for n, x in _mapping("schedule", fields).items()}
+
+
+def dtype(x: object) -> DType:
+    """An element type. Raises ArgumentError for what is none."""
+    if not isinstance(x, str) or x not in SIZES:
+        raise ArgumentError(f"dtype: expected one of {', '.join(SIZES)}, got {x!r}")
+    return x
+
+
+def seed(x: object) -> int:
+    """The seed of sample data. Raises ArgumentError for what is no integer, or negative."""
+    value = _integer(x)
+    if value is None or value < 0:
+        raise ArgumentError(f"seed: expected an integer of 0 or more, got {x!r}")
+    return value
+
+
+def sizes(given: Mapping[str, object]) -> dict[str, int]:
+    """Dimension sizes as Python's integers. Raises ArgumentError for one that is no integer, or negative."""
+    return {d: _size(d, n) for d, n in given.items()}
+
+
+def _mapping(what: str, x: object) -> Mapping[object, object]:
+    if x is None:
+        return {}
+    if not isinstance(x, Mapping):
+        example = "{'i': 128, 'j': 64}" if what == "tile" else "{'stages': 2}"
+        raise ArgumentError(f"{what}: expected a dict such as {example}, got {x!r}")
+    return cast("Mapping[object, object]", x)
+
+
+def _extent(axis: object, n: object) -> int:
+    value = _integer(n)
+    if value is None:
+        raise ArgumentError(f"tile: expected an integer for axis {axis}, got {n!r}")
+    return value
+
+
+def _size(dim: str, n: object) -> int:
+    value = _integer(n)
+    if value is None or not 0 <= value < 1 << 63:
+        raise ArgumentError(f"size {dim}: expected an integer of 0 or more, got {n!r}")
+    return value
+
+
+def _integer(n: object) -> int | None:
+    try:
+        return operator.index(n)  # type: ignore[arg-type]
+    except TypeError:
+        return None

@@ -1,0 +1,308 @@
+"""`tilec bench`: a program beside what else computes it, in one process, in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilec import accuracy, backend
+from tilec.cli import options
+from tilec.errors import ArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from tilec.formula import Formula, Roles
+    from tilec.kernel import Kernel
+
+EXACT = 400_000_000
+"""Operations up to which the interpreter gives the exact result, where no formula does."""
+
+
+@dataclass
+class Runner:
+    """What is timed: a name, what it runs, its times and its error; or why it did not run."""
+
+    name: str
+    run: Callable[[], Any] | None = None
+    refused: str = ""
+    times: list[float] = field(default_factory=list[float])
+    error: accuracy.Error | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The median of the times."""
+        return statistics.median(self.times) if self.times else math.inf
+
+
+def bench(
+    file: options.File,
+    size: options.Size = None,
+    dtype: options.Dtype = None,
+    set_: options.Set = None,
+    target: options.Target = None,
+    tile: options.Tile = None,
+    input_: Annotated[
+        str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--peer",
+            metavar="MODULE:FUNCTION",
+            help="Time this too: it gets the tensors in order (PyTorch's, where that is installed) and --set by name.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="WORD", help="Only peers whose name holds this word."),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, help="How long to time each.")
+    ] = 1.0,
+    seed: options.Seed = 0,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the times.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Time a program against its peers: PyTorch's kernels, FlexAttention, the formula written out, and yours.
+
+    Peers are found by evaluating the program on small data. All run in one process, in turns, on the same data; errors are
+    against float64.
+    """
+    from tilec.cli.run import arguments_of
+
+    kernel = options.load(file, target, tile)
+    scalars = options.scalars(set_)
+    arrays = arguments_of(kernel, input_, size, dtype, seed)
+    facts, runners = _compared(kernel, arrays, scalars, peer or [], only, seconds)
+    if plot is not None:
+        from tilec import plots
+
+        timed = [r for r in runners if r.times]
+        plots.save(
+            plots.bars(facts["title"], [r.name for r in timed], [r.seconds for r in timed]), plot
+        )
+        options.say(f"wrote {plot}")
+    if json:
+        options.print_json({**facts, "runs": [_fact(r) for r in runners]})
+    else:
+        print("\n".join(_table(facts, runners)))
+    ours = runners[0].error
+    if ours is not None and not ours.ok:
+        options.say("error: the result is not that of the float64 reference")
+        raise typer.Exit(1)
+
+
+def _compared(
+    kernel: Kernel,
+    arrays: dict[str, Any],
+    scalars: Mapping[str, Any],
+    named: Sequence[str],
+    only: Sequence[str] | None,
+    seconds: float,
+) -> tuple[dict[str, Any], list[Runner]]:
+    from tilec import formula, peers
+
+    on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
+    torch = peers.installed("torch")
+    if on_gpu and not torch:
+        raise UnsupportedError("bench: peers on a GPU need PyTorch, which is not installed; what works is `tilec run`")
+    tensors = {n: _to_torch(a, on_gpu) for n, a in arrays.items()} if torch else arrays
+    plan = kernel.plan(**tensors, **scalars)
+    found = formula.recognise(kernel, plan.bound.sizes)
+    runners = [Runner(f"tilec {kernel.name}", lambda: kernel(**tensors, **scalars))]
+    if found is not None:
+        f, r = found[0].fixed(plan.bound.scalars), found[1]
+        runners += [_made(p, only) for p in _standard(f, r, tensors, arrays, torch, on_gpu)]
+    order = [tensors[p.name] for p in kernel.parameters if p.name in tensors]
+    runners += [_made(peers.named(text, order, scalars), None) for text in named]
+    runners = [r for r in runners if r.refused != "left out"]
+    with _quiet(torch):
+        _check(kernel, runners, arrays, scalars, found, plan)
+        _time(runners, seconds, _synchronise if on_gpu else lambda: None)
+    sizes = ", ".join(f"{n}={x}" for n, x in plan.bound.sizes.items())
+    return {
+        "title": f"{kernel.name}({sizes})",
+        "kernel": kernel.name,
+        "sizes": plan.bound.sizes,
+        "scalars": plan.bound.scalars,
+        "formula": None if found is None else str(found[0]),
+        "schedule": None if plan.tuned is None else str(plan.tuned.choice),
+    }, runners
+
+
+def _standard(
+    f: Formula,
+    r: Roles,
+    tensors: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    torch: bool,
+    on_gpu: bool,
+) -> Iterator[Any]:
+    from tilec import formula, peers
+
+    if torch:
+        yield from peers.standard(f, r, tensors, on_gpu)
+    if not on_gpu:
+        yield peers.Peer("NumPy in float64", lambda: lambda: formula.evaluate(f, arrays, r.names))
+
+
+def _made(peer: Any, only: Sequence[str] | None) -> Runner:
+    """A peer made ready, or why it refuses."""
+    if only is not None and not any(w.lower() in peer.name.lower() for w in only):
+        return Runner(peer.name, refused="left out")
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            return Runner(peer.name, peer.make())
+    except Exception as e:  # whatever a library raises, it is not ours to judge
+        text = (str(e).strip() or type(e).__name__).splitlines()[0]
+        return Runner(peer.name, refused=text[:100])
+
+
+def _to_torch(a: Any, on_gpu: bool) -> Any:
+    import torch
+
+    if a.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        raw = torch.from_numpy(a.view("int16" if a.dtype.itemsize == 2 else "int8"))
+        x = raw.view(getattr(torch, a.dtype.name))
+    else:
+        x = torch.from_numpy(a)
+    return x.cuda() if on_gpu else x
+
+
+def _synchronise() -> None:
+    import torch
+
+    torch.cuda.synchronize()
+
+
+@contextlib.contextmanager
+def _quiet(torch: bool) -> Iterator[None]:
+    """Without gradients, and with as many threads as tilec takes."""
+    if not torch:
+        yield
+        return
+    import torch as library
+
+    from tilec.backends.cpu import pool
+
+    held = library.get_num_threads()
+    library.set_num_threads(pool.threads())
+    try:
+        with library.no_grad():
+            yield
+    finally:
+        library.set_num_threads(held)
+
+
+def _check(
+    kernel: Kernel,
+    runners: Sequence[Runner],
+    arrays: Mapping[str, Any],
+    scalars: Mapping[str, Any],
+    found: tuple[Formula, Roles] | None,
+    plan: Any,
+) -> None:
+    """Each one's error against float64: of the formula, or of the interpreter where the work allows it."""
+    from tilec import formula
+
+    if found is not None:
+        want = formula.evaluate(found[0].fixed(plan.bound.scalars), arrays, found[1].names)
+    elif _work(plan, arrays) <= EXACT:
+        want = _first(kernel.reference(**arrays, **scalars))
+    else:
+        return
+    for r in runners:
+        if r.run is None:
+            continue
+        got = _plain(_first(r.run()))
+        if got.shape != want.shape:
+            r.run, r.refused = None, f"gives shape {got.shape}, not {want.shape}"
+        else:
+            r.error = accuracy.error(got, want, accuracy.tolerance((*arrays.values(), got)))
+
+
+def _work(plan: Any, arrays: Mapping[str, Any]) -> int:
+    from tilec.traffic import budget
+
+    stated = budget(plan.ir, plan.bound.sizes, plan.bound.scalars, arrays)
+    return sum(stated.work.total(u) for u in stated.work.ops)
+
+
+def _first(x: Any) -> Any:
+    return x[0] if isinstance(x, (tuple, list)) else x
+
+
+def _plain(x: Any) -> Any:
+    """An array as NumPy's, in float64."""
+    if hasattr(x, "detach"):
+        return x.detach().double().cpu().numpy()
+    import numpy
+
+    return numpy.asarray(x).astype("float64")
+
+
+def _time(runners: Sequence[Runner], seconds: float, wait: Callable[[], None]) -> None:
+    """Times all in turns, in alternating order, until each has had its time, or run three times."""
+    ready = [r for r in runners if r.run is not None]
+    turn = 0
+    while True:
+        late = [r for r in ready if len(r.times) < 3 or sum(r.times) < seconds and len(r.times) < 200]
+        if not late:
+            return
+        for r in late if turn % 2 else reversed(late):
+            assert r.run is not None
+            start = time.perf_counter()
+            r.run()
+            wait()
+            r.times.append(time.perf_counter() - start)
+        turn += 1
+
+
+# ---- showing
+
+
+def _fact(r: Runner) -> dict[str, Any]:
+    e = r.error
+    return {
+        "name": r.name,
+        "seconds": r.seconds if r.times else None,
+        "best_seconds": min(r.times, default=None),
+        "runs": len(r.times),
+        "largest_error": None if e is None else e.largest,
+        "mean_error": None if e is None else e.mean,
+        "refused": r.refused or None,
+    }
+
+
+def _table(facts: Mapping[str, Any], runners: Sequence[Runner]) -> Iterator[str]:
+    yield facts["title"]
+    if facts["formula"] is None:
+        yield "no standard variant: its peers are those of --peer"
+    else:
+        yield f"recognised as: {facts['formula']}"
+    if facts["schedule"] is not None:
+        yield f"schedule {facts['schedule']} (tuned)"
+    wide = max(len(r.name) for r in runners)
+    yield f"{'':{wide}} {'median':>10} {'best':>10} {'runs':>5} {'tilec is':>12} {'largest':>9} {'mean error':>10}"
+    ours = runners[0].seconds
+    for r in runners:
+        if not r.times:
+            yield f"{r.name:{wide}} refused: {r.refused}"
+            continue
+        e = r.error
+        errors = f"{e.largest:9.1e} {e.mean:10.1e}" if e is not None else f"{'-':>9} {'-':>10}"
+        faster = f"{r.seconds / ours:.2f}x faster" if r is not runners[0] else ""
+        yield (
+            f"{r.name:{wide}} {r.seconds * 1e3:7.3f} ms {min(r.times) * 1e3:7.3f} ms {len(r.times):5} {faster:>12} {errors}"
+        )
+    if all(r.error is None for r in runners):
+        yield "no errors: the float64 reference would take too long; give smaller sizes"

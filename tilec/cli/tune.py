@@ -1,0 +1,228 @@
+"""`tilec tune`: searches tile extents and schedule fields, and keeps the winner."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tilec.cli import options
+from tilec.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from tilec.tuning.search import Entry, Leaderboard
+
+Progress = Callable[[int, int, "Entry", "Entry"], None]
+UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def tune(
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A .tile file, or FILE:KERNEL.")
+    ] = None,
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="60s", help="How long to search: 30s, 5m, 1h.")
+    ] = "60s",
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space",
+            metavar='"i=64,128 j=32,64"',
+            help="What to try: extents of any axis, and schedule fields of targets that have some.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", help="Compiling processes; 0: none (default: half the processors)."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep what an earlier search measured.")
+    ] = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="Lines of the leaderboard.")] = 10,
+    input_: Annotated[
+        str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
+    ] = None,
+    size: options.Size = None,
+    dtype: options.Dtype = None,
+    set_: options.Set = None,
+    target: options.Target = None,
+    seed: options.Seed = 0,
+    plot: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE.svg", help="Draw predicted against measured times."),
+    ] = None,
+    export: Annotated[
+        str | None,
+        typer.Option("--export", metavar="FILE.json", help="Write all stored schedules."),
+    ] = None,
+    import_: Annotated[
+        str | None,
+        typer.Option("--import", metavar="FILE.json", help="Store the schedules of such a file."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Search tile extents on the user's sizes and data; later runs take the winner.
+
+    Candidates that do not fit are left out, the others ranked by the cost model, compiled side by side, checked against the
+    reference and timed in turn with the best so far. Ctrl-C ends the search and keeps what is known.
+    """
+    if file is None and export is None and import_ is None:
+        raise typer.BadParameter("give a FILE, --export or --import", param_hint="FILE")
+    if import_ is not None:
+        _import(import_)
+    if file is not None:
+        board = _tuned(
+            file, _seconds(budget), space, jobs, resume, input_, size, dtype, set_, target, seed
+        )
+        if plot is not None:
+            _plot(board, plot)
+        if json:
+            options.print_json(_facts(board))
+        else:
+            from tilec.tuning.search import show
+
+            print(show(board, top))
+    if export is not None:
+        _export(export)
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip())
+    if found is None or found[2] not in UNITS or float(found[1]) <= 0:
+        raise typer.BadParameter(
+            f"{text!r}: expected a time such as 30s, 5m", param_hint="--budget"
+        )
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _tuned(
+    file: str,
+    budget: float,
+    space: list[str] | None,
+    jobs: int | None,
+    resume: bool,
+    input_: str | None,
+    size: options.Strings,
+    dtype: str | None,
+    set_: options.Strings,
+    target: str | None,
+    seed: int,
+) -> Leaderboard:
+    from tilec import ceilings
+    from tilec.cli.run import arguments_of
+
+    kernel = options.load(file, target)
+    arguments = arguments_of(kernel, input_, size, dtype, seed)
+    arguments.update(options.scalars(set_))
+    if ceilings.of(kernel.target or "cpu") is None:
+        options.say("measuring the ceilings of this machine, once (about two seconds)")
+        ceilings.measure()
+    workers = max(1, (os.cpu_count() or 2) // 2) if jobs is None else jobs
+    with _progress() as progress:
+        return kernel.tune(
+            **arguments,
+            budget=budget,
+            space=None if space is None else " ".join(space),
+            jobs=workers,
+            resume=resume,
+            progress=progress,
+        )
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar on a terminal; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns: list[Any] = [
+        TextColumn("tuning"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    ]
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=None)
+
+        def show(done: int, total: int, last: Entry, best: Entry) -> None:
+            text = f"last {last.choice} · best {best.choice} {1 / best.relative:.2f}x"
+            bar.update(task, completed=done, total=total, description=text)
+
+        yield show
+
+
+def _plot(board: Leaderboard, file: str) -> None:
+    from tilec import plots
+
+    measured = board.measured
+    plots.save(
+        plots.search(
+            f"{board.kernel} for {board.key.sizes}",
+            [e.predicted for e in measured],
+            [e.seconds for e in measured],
+            board.least,
+        ),
+        file,
+    )
+    options.say(f"wrote {file}")
+
+
+def _facts(board: Leaderboard) -> dict[str, Any]:
+    return {
+        "kernel": board.kernel,
+        "sizes": board.key.sizes,
+        "target": board.key.target,
+        "bound_seconds": board.least,
+        "compared_with": board.compared_with,
+        "complete": board.complete,
+        "candidates": [
+            {
+                "tile": dict(e.choice.tile),
+                "schedule": dict(e.choice.schedule),
+                "state": e.state,
+                "seconds": e.seconds,
+                "speed": 1 / e.relative if e.relative else None,
+                "of_roof": board.least / e.seconds if e.seconds else None,
+                "predicted_seconds": e.predicted,
+                "error": e.error,
+                "note": e.note,
+            }
+            for e in board.entries
+        ],
+    }
+
+
+# ---- files
+
+
+def _export(file: str) -> None:
+    from tilec.tuning import store
+
+    with store.open_store() as s:
+        winners = s.winners()
+    try:
+        Path(file).write_text(store.exported(winners), encoding="utf-8")
+    except OSError as e:
+        raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
+    options.say(f"wrote {len(winners)} schedules to {file}")
+
+
+def _import(file: str) -> None:
+    from tilec.kernel import read
+    from tilec.tuning import store
+
+    winners = store.imported(read(file), file)
+    with store.open_store() as s:
+        for w in winners:
+            s.keep(w)
+    options.say(f"stored {len(winners)} schedules of {file}")

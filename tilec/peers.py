@@ -1,0 +1,196 @@
+"""What else computes attention here: PyTorch's fused kernels, FlexAttention, and the formula written out.
+
+A peer is a function of no arguments that computes the formula on tensors it holds. It is made once, outside the timing;
+what it compiles it compiles then.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false, reportUnknownParameterType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilec.errors import ArgumentError
+from tilec.formula import Formula, Roles, seen
+
+BACKENDS = {
+    "FLASH_ATTENTION": "flash",
+    "CUDNN_ATTENTION": "cuDNN",
+    "EFFICIENT_ATTENTION": "efficient",
+    "MATH": "math",
+}
+"""PyTorch's kernels behind scaled_dot_product_attention."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another way to compute the same. `make` may take long, or raise what the library raises: then it is refused."""
+
+    name: str
+    make: Callable[[], Callable[[], Any]]
+
+
+def installed(name: str) -> bool:
+    """Whether a package can be imported."""
+    return importlib.util.find_spec(name) is not None
+
+
+def standard(f: Formula, r: Roles, tensors: Mapping[str, Any], on_gpu: bool) -> list[Peer]:
+    """The peers that can compute a formula (its values fixed) on PyTorch tensors, fused ones first."""
+    q, k, v = (tensors[n] for n in r.names)
+    slopes = None if r.slopes is None else tensors[r.slopes]
+    out: list[Peer] = []
+    if f.cap is None:
+        names = BACKENDS if on_gpu else {n: BACKENDS[n] for n in ("FLASH_ATTENTION", "MATH")}
+        out += [
+            Peer(f"torch SDPA {short}", _Sdpa(f, q, k, v, slopes, name)) for name, short in names.items()
+        ]
+    out.append(Peer("torch FlexAttention", _Flex(f, q, k, v, slopes)))
+    out.append(Peer("torch, written out", lambda: lambda: written_out(f, q, k, v, slopes)))
+    return out
+
+
+def _positions(f: Formula, q: Any, k: Any) -> tuple[Any, Any]:
+    import torch
+
+    m, n = q.shape[2], k.shape[2]
+    p = torch.arange(m, device=q.device)[:, None] + (n - m if f.aligned else 0)
+    return p, torch.arange(n, device=q.device)[None, :]
+
+
+def _bias(f: Formula, p: Any, j: Any, slopes: Any) -> Any:
+    far = (p - j).abs() if f.distance == "absolute" else p - j
+    return -slopes.float()[:, None, None] * far
+
+
+def written_out(f: Formula, q: Any, k: Any, v: Any, slopes: Any) -> Any:
+    """The formula as a sequence of PyTorch calls: every score in memory."""
+    import torch
+
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    s = (q @ k.transpose(2, 3)).float() * (q.shape[3] ** -0.5 if f.scale is None else f.scale)
+    if f.cap is not None:
+        s = torch.tanh(s / f.cap) * f.cap
+    p, j = _positions(f, q, k)
+    if f.slopes is not None:
+        s = s + _bias(f, p, j, slopes)
+    if f.mask != "full":
+        s = s.masked_fill(~seen(f, p, j), float("-inf"))
+    return torch.softmax(s, -1).to(v.dtype) @ v
+
+
+@dataclass(frozen=True)
+class _Sdpa:
+    """`scaled_dot_product_attention` with one of its kernels."""
+
+    f: Formula
+    q: Any
+    k: Any
+    v: Any
+    slopes: Any
+    backend: str
+
+    def __call__(self) -> Callable[[], Any]:
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention
+
+        f, q, k, v = self.f, self.q, self.k, self.v
+        scale = None if f.scale is None else float(f.scale)
+        top_left = not f.aligned or q.shape[2] == k.shape[2]
+        causal = f.mask == "causal" and top_left and f.slopes is None
+        mask = None if causal or f.mask == "full" and f.slopes is None else self.mask()
+        which = getattr(SDPBackend, self.backend)
+        grouped = q.shape[1] != k.shape[1]
+
+        def run() -> Any:
+            with sdpa_kernel(which):
+                return scaled_dot_product_attention(
+                    q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
+                )
+
+        run()
+        return run
+
+    def mask(self) -> Any:
+        f, q = self.f, self.q
+        p, j = _positions(f, q, self.k)
+        keep = seen(f, p, j)
+        if f.slopes is None:
+            return keep
+        return _bias(f, p, j, self.slopes).masked_fill(~keep, float("-inf")).to(q.dtype)[None]
+
+
+@dataclass(frozen=True)
+class _Flex:
+    """`flex_attention`, compiled, with a block mask."""
+
+    f: Formula
+    q: Any
+    k: Any
+    v: Any
+    slopes: Any
+
+    def __call__(self) -> Callable[[], Any]:
+        import torch
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        # past the limit of recompilations it would run unfused, without saying so
+        torch._dynamo.config.recompile_limit = 10_000  # type: ignore[attr-defined]
+        f, q, k, v, slopes = self.f, self.q, self.k, self.v, self.slopes
+        shift = k.shape[2] - q.shape[2] if f.aligned else 0
+        blocks = None
+        if f.mask != "full":
+            blocks = create_block_mask(
+                lambda b, h, i, j: seen(f, i + shift, j),
+                None,
+                None,
+                q.shape[2],
+                k.shape[2],
+                device=str(q.device),
+            )
+        cap = None if f.cap is None else float(f.cap)
+
+        def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            if cap is not None:
+                s = torch.tanh(s / cap) * cap
+            if f.slopes is not None:
+                far = i + shift - j
+                s = s - slopes[h] * (far.abs() if f.distance == "absolute" else far)
+            return s
+
+        changed = score if cap is not None or f.slopes is not None else None
+        scale = None if f.scale is None else float(f.scale)
+        compiled = torch.compile(flex_attention, dynamic=False)
+        grouped = q.shape[1] != k.shape[1]
+
+        def run() -> Any:
+            return compiled(
+                q, k, v, score_mod=changed, block_mask=blocks, scale=scale, enable_gqa=grouped
+            )
+
+        with torch.no_grad():
+            run()
+        return run
+
+
+def named(text: str, tensors: Sequence[Any], scalars: Mapping[str, Any]) -> Peer:
+    """The peer of `module:function`: it is called with the tensors in order, and with the scalars by name.
+
+    Raises ArgumentError for a text of another form.
+    """
+    module, colon, function = text.partition(":")
+    if not colon or not module or not function.isidentifier():
+        raise ArgumentError(f"--peer: {text!r} is not MODULE:FUNCTION")
+
+    def make() -> Callable[[], Any]:
+        call = getattr(importlib.import_module(module), function)
+        call(*tensors, **scalars)
+        return lambda: call(*tensors, **scalars)
+
+    return Peer(text, make)

@@ -1,0 +1,1 @@
+"""Searching tile extents and schedule fields, and keeping what was found."""
