@@ -1,6 +1,7 @@
 """expand: softmax, logsumexp and mean into primitives.
 
-Requires: tensor IR. Changes: no `softmax`, `logsumexp` or `mean` is left.
+Requires: tensor IR. Changes: no `softmax`, `logsumexp` or `mean` is left, and an integer that may be an absent zero is a
+float where a float meets it: from here on, only floats are absent.
 
     P: f32[i, j] = softmax(x, over=j)
     ->
@@ -16,9 +17,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from tilec.dtypes import DType
-from tilec.ir import Builder, Kernel, Operand, Reduce
+from tilec.dtypes import DType, kind
+from tilec.ir import Builder, Cast, Kernel, Map, Operand, Reduce, rebuild
 from tilec.lowering import lower_scalar
+from tilec.passes.absent import real
 from tilec.rewrite import Rewrite
 
 LIMITS: dict[DType, float] = {"f32": 3.4028234663852886e38, "f64": 1.7976931348623157e308}
@@ -36,6 +38,8 @@ def expand(kernel: Kernel) -> Kernel:
                 b.replace(op, _logsumexp(b, op))
             case Reduce(fn="mean"):
                 b.replace(op, _mean(b, op))
+            case Map() | Cast() if kind(op.result.type.dtype) == "float":
+                b.add(rebuild(op, lambda x: real(b, b.of(x))))
             case _:
                 b.keep(op)
     return replace(kernel, body=tuple(b.ops))

@@ -16,6 +16,7 @@ and infinity too. Where there is no such proof, the loop stays as it is.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -31,13 +32,11 @@ from tilec.ir import (
     Grid,
     If,
     Kernel,
-    Load,
     Map,
     Op,
     Operand,
     Reduce,
     Store,
-    Type,
     Value,
     Yield,
     defined,
@@ -132,8 +131,7 @@ class _Grid:
             return False
         flat = all(not any(isinstance(x, For) for x in walk(f.body)) for f in loops)
         linked = all(
-            b.init == tuple(v.name for v in a.results)
-            for a, b in zip(loops, loops[1:], strict=False)
+            b.init == tuple(v.name for v in a.results) for a, b in itertools.pairwise(loops)
         )
         return flat and linked and all(list(_blocks((), f.body)) for f in loops)
 

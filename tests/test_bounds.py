@@ -82,6 +82,16 @@ def test_the_check_is_made_for_each_size_anew():
         kernel(np.zeros(3, np.float32), np.zeros(3, np.float32))
 
 
+def test_a_slice_that_is_too_large_says_both_sizes():
+    text = "kernel f(Z[N, D]) -> Y[j, c]:\n    axis c < 48\n    Y = Z[j, c]\n"
+    kernel = tilec.compile(text, target="reference")
+    with pytest.raises(
+        tilec.ArgumentError,
+        match=r"axis c ranges over 48, and index 1 of Z over 32 only \(D = 32\)",
+    ):
+        kernel(np.zeros((3, 32), np.float32))
+
+
 @pytest.mark.parametrize(
     "fn", ["add", "sub", "mul", "floordiv", "mod", "min", "max", "bitand", "shl", "shr"]
 )

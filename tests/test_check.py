@@ -190,6 +190,14 @@ def test_a_value_has_no_axis_of_its_name():
     assert one("g = i // 2\nO = X[g] * 10").tolist() == [10, 10, -20]
 
 
+def test_an_axis_may_have_the_name_of_a_tensor():
+    text = "kernel f(X[B, N], b: f32[N]) -> O[b, i], S[i]:\n"
+    text += "    O = X[b, i] * b[i] + b\n    S = sum[b](X[b, i])\n"
+    got = run(text, X=[[1.0, 2.0], [3.0, 4.0]], b=[10.0, 100.0])
+    assert got["O"].tolist() == [[10, 200], [31, 401]]
+    assert got["S"].tolist() == [4, 6]
+
+
 # ---- expressions
 
 

@@ -119,6 +119,21 @@ def test_nothing_in_an_npz_is_executed(tile):
     assert not Path("sprung").exists()
 
 
+def test_an_array_without_a_name_is_no_input(tile):
+    np.save("one.npy", np.ones(3, np.float32))
+    status, out, err = tile("run", "causal.tile", "--input", "one.npy")
+    assert (status, out) == (1, "")
+    assert err == "error: one.npy holds one array without a name; expected an .npz file\n"
+
+
+def test_what_is_no_file_is_no_cache_entry(tile, monkeypatch):
+    monkeypatch.setenv("TILEC_CACHE_DIR", "kept")
+    Path("kept/cpu/folder.o").mkdir(parents=True)
+    Path("kept/cpu/dangling.o").symlink_to("nowhere")
+    for command in ("list", "verify", "clear"):
+        assert tile("cache", command)[0] == 0
+
+
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04rubbish", b"\x93NUMPY\x01\x00", b"text\n" * 100])
 def test_files_that_are_no_npz(tile, data):
     Path("bad.npz").write_bytes(data)
@@ -199,13 +214,94 @@ def test_opt_names_the_op_that_breaks_a_rule(tile):
 
 
 def test_traffic(tile):
-    status, out, _ = tile("traffic", "causal.tile", "--size", "M=256,N=256", "--json")
+    status, out, err = tile("traffic", "causal.tile", "--size", "M=256,N=256", "--json")
     assert status == 0
-    stated = json.loads(out)
-    total = {s["after"]: s["read"] + s["written"] for s in stated}
+    assert "ceilings" in err
+    facts = json.loads(out)
+    total = {s["after"]: s["read"] + s["written"] for s in facts["stages"]}
     assert total["lower"] > 10 * total["place"]
-    _, out, _ = tile("traffic", "causal.tile")
-    assert len(out.splitlines()) == len(stated) + 1
+    for s in facts["stages"]:
+        assert sum(op["read"] for op in s["ops"]) == s["read"]
+    grown = facts["compared"]
+    assert grown["contract"]["growth"] > 1.7 > 1.1 > grown["online"]["growth"]
+    assert grown["contract"]["largest"]["place"] == "in HBM"
+    assert grown["place"]["largest"]["place"] == "on chip, a tile at a time"
+
+
+def test_traffic_prints_tables(tile):
+    status, out, _ = tile("traffic", "causal.tile", "--measure", "--after", "contract")
+    assert status == 0
+    assert out.count("counted") == out.count("equal") == 11
+    for words in (
+        "roofs: memory",
+        "compulsory",
+        "by op, after contract",
+        "one op at a time",
+        "it lives",
+    ):
+        assert words in out
+
+
+def test_traffic_draws(tile):
+    pytest.importorskip("matplotlib")
+    status, _, err = tile("traffic", "causal.tile", "--plot", "roof.svg")
+    assert (status, "wrote roof.svg" in err) == (0, True)
+    assert "<svg" in Path("roof.svg").read_text()
+    status, _, err = tile("traffic", "causal.tile", "--plot", "roof.xyz")
+    assert (status, ".svg" in err) == (1, True)
+
+
+def test_tune_stores_a_schedule_that_run_takes(tile):
+    status, out, _ = tile(
+        "tune", "causal.tile", "--space", "i=16 j=16,64", "--jobs", "0", "--top", "2"
+    )
+    assert status == 0
+    assert " 1. " in out
+    assert " 3. " not in out
+    assert "checked against the float64 reference" in out
+    status, out, _ = tile("run", "causal.tile")
+    assert "(tuned; --tile overrides it)" in out
+    status, out, _ = tile("run", "causal.tile", "--tile", "i=16")
+    assert "tuned" not in out
+    status, out, _ = tile("cache", "list", "--json")
+    (found,) = json.loads(out)["schedules"]
+    assert found["kernel"] == "causal"
+    tile("tune", "--export", "x.json")
+    assert tile("cache", "remove", found["id"])[0] == 0
+    assert tile("cache", "remove", found["id"])[0] == 1
+    assert tile("tune", "--import", "x.json")[0] == 0
+    assert "1 tuned schedules are whole" in tile("cache", "verify")[1]
+    assert "removed" in tile("cache", "clear", "--tuned")[1]
+    assert "0 tuned schedules" in tile("cache", "list")[1]
+
+
+def test_bench_times_and_checks(tile, monkeypatch):
+    Path("mine.py").write_text("def zero(q, k, v):\n    return q * 0\n")
+    monkeypatch.syspath_prepend(".")
+    peers = ["--peer", "mine:zero", "--peer", "mine:missing"]
+    status, out, err = tile(
+        "bench", "causal.tile", "--seconds", "0", *peers, "--only", "numpy", "--json"
+    )
+    assert status == 0, err
+    facts = json.loads(out)
+    runs = {r["name"]: r for r in facts["runs"]}
+    assert facts["formula"].startswith("causal")
+    assert runs["tilec causal"]["largest_error"] < 1e-5
+    assert runs["NumPy in float64"]["runs"] >= 3
+    assert runs["mine:zero"]["refused"] or runs["mine:zero"]["largest_error"] > 0.1
+    assert "missing" in runs["mine:missing"]["refused"]
+    status, out, _ = tile("bench", "causal.tile", "--seconds", "0", "--only", "numpy")
+    assert "recognised as: causal" in out
+
+
+def test_ir_writes_a_page_and_a_graph(tile):
+    status, _, err = tile("ir", "causal.tile", "--html", "x.html")
+    assert (status, "wrote x.html" in err) == (0, True)
+    assert Path("x.html").read_text().startswith("<!doctype html>")
+    status, out, _ = tile("ir", "causal.tile", "--dot", "--after", "fuse")
+    assert (status, out.startswith("digraph")) == (0, True)
+    status, _, err = tile("ir", "causal.tile", "--html", "no/such/folder.html")
+    assert (status, "cannot write" in err) == (1, True)
 
 
 def test_emit(tile):
@@ -232,6 +328,9 @@ def test_emit(tile):
         ["run", "causal.tile", "--input", "x.npz", "--size", "M=1"],
         ["emit", "causal.tile", "--to", "wasm"],
         ["emit", "causal.tile"],
+        ["tune"],
+        ["tune", "causal.tile", "--budget", "soon"],
+        ["tune", "causal.tile", "--top", "0"],
         ["frobnicate"],
         ["ir", "causal.tile", "--colour"],
         ["ir", "causal.tile", "--all", "--diff"],
@@ -255,8 +354,7 @@ def test_wrong_usage_is_status_2(tile, argv):
         (["run", "causal.tile", "--target", "tpu"], ["'tpu'", "cpu, reference"]),
         (["run", "causal.tile", "--tile", "z=4"], ["z", "i"]),
         (["run", "causal.tile", "--schedule", "stages=2"], ["stages"]),
-        (["ir", "causal.tile", "--html", "x.html"], ["not", "--all"]),
-        (["ir", "causal.tile", "--dot"], ["not", "--all"]),
+        (["ir", "causal.tile", "--dot", "--after", "fus"], ["fus", "did you mean fuse?"]),
         (
             ["emit", "causal.tile", "--to", "cuda", "--schedule", "emitter=x"],
             ["schedule", "target"],
@@ -360,3 +458,18 @@ def test_standard_input_and_a_closed_pipe(tmp_path):
     )
     assert done.stdout.startswith("# after lower")
     assert done.stderr == ""
+
+
+def test_output_that_has_no_place_or_no_letters(tmp_path):
+    name = tmp_path / "ü.tile"
+    name.write_text("kernel same(Q[M]) -> O[i]:\n    O = Q[i]\n")
+    command, plain = (
+        [sys.executable, "-m", "tilec", "check", str(name)],
+        {"PYTHONIOENCODING": "ascii"},
+    )
+    said = subprocess.run(command, env=os.environ | plain, capture_output=True, check=True)
+    assert b"\\xfc.tile: same(Q[M])" in said.stdout
+    if Path("/dev/full").exists():
+        with open("/dev/full", "w") as full:
+            failed = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (failed.returncode, failed.stderr) == (1, "error: No space left on device\n")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import tilec
 from tests.generated import Drawn, programs
@@ -19,16 +20,19 @@ from tilec.parse import parse
 from tilec.reader import read
 from tilec.text import show
 
-EXAMPLES = int(os.environ.get("TILEC_EXAMPLES", "300"))
-"""How many programs each test draws."""
+EXAMPLES = int(os.environ.get("TILEC_EXAMPLES", "100"))
+"""How many programs each test draws; more are drawn before a change lands."""
+
+PARTS = 6
+"""Each test draws its programs in so many parts, which may run side by side."""
 
 TILES = {"i": 8, "j": 4}
 """Tiles small enough that the drawn sizes hold several, and a ragged one."""
 
 several = settings(
-    max_examples=EXAMPLES,
+    max_examples=-(-EXAMPLES // PARTS),
     deadline=None,
-    derandomize=True,
+    phases=[Phase.generate, Phase.shrink],
     database=None,
     suppress_health_check=[
         HealthCheck.too_slow,
@@ -69,42 +73,46 @@ def by_name(names: list[str], results: Any) -> dict[str, np.ndarray]:
     return dict(zip(names, each, strict=True))
 
 
-@several
-@given(programs())
-def test_every_pass_keeps_the_meaning(d: Drawn) -> None:
-    given_ = d.arguments()
-    arrays = {n: x for n, x in given_.items() if isinstance(x, np.ndarray)}
-    scalars = {n: x for n, x in given_.items() if not isinstance(x, np.ndarray)}
-    (_, first), *rest = levels(d)
-    want = run(first, arrays, scalars).outputs
-    for name, kernel in rest:
-        assert read(show(kernel)) == [kernel], name
-        problem = difference(run(kernel, arrays, scalars).outputs, want, 1e-8, 1e-6)
-        assert problem is None, f"after {name}: {problem}\n{d.text}{d.sizes}"
+def each(part: int, check: Callable[[Drawn], None]) -> None:
+    """Checks the programs of one part; the same ones in every run."""
+    seed(part)(several(given(programs())(check)))()
 
 
-@several
-@given(programs())
-def test_the_cpu_target_gives_what_the_reference_gives(d: Drawn) -> None:
-    arguments = d.arguments()
-    kernel = tilec.compile(d.text, target="cpu", tile={"i": 16, "j": 8})
-    want = kernel.reference(**arguments)
-    got = kernel(**arguments)
-    names = [o.name for o in kernel.outputs]
-    results, expected = by_name(names, got), by_name(names, want)
-    largest = [float(np.abs(w[np.isfinite(w)]).max(initial=0)) for w in expected.values()]
-    scale = max(1.0, *largest)
-    problem = difference(results, expected, 2e-4 * scale, 2e-4)
-    assert problem is None, f"{problem}\n{d.text}{d.sizes}"
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_pass_keeps_the_meaning(part: int) -> None:
+    def check(d: Drawn) -> None:
+        given_ = d.arguments()
+        arrays = {n: x for n, x in given_.items() if isinstance(x, np.ndarray)}
+        scalars = {n: x for n, x in given_.items() if not isinstance(x, np.ndarray)}
+        (_, first), *rest = levels(d)
+        want = run(first, arrays, scalars).outputs
+        for name, kernel in rest:
+            assert read(show(kernel)) == [kernel], name
+            problem = difference(run(kernel, arrays, scalars).outputs, want, 1e-8, 1e-6)
+            assert problem is None, f"after {name}: {problem}\n{d.text}{d.sizes}"
+
+    each(part, check)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_cpu_target_gives_what_the_reference_gives(part: int) -> None:
+    def check(d: Drawn) -> None:
+        arguments = d.arguments()
+        kernel = tilec.compile(d.text, target="cpu", tile={"i": 16, "j": 8})
+        want = kernel.reference(**arguments)
+        got = kernel(**arguments)
+        names = [o.name for o in kernel.outputs]
+        results, expected = by_name(names, got), by_name(names, want)
+        largest = [float(np.abs(w[np.isfinite(w)]).max(initial=0)) for w in expected.values()]
+        scale = max(1.0, *largest)
+        problem = difference(results, expected, 2e-4 * scale, 2e-4)
+        assert problem is None, f"{problem}\n{d.text}{d.sizes}"
+
+    each(part, check)
 
 
 def test_the_programs_that_are_drawn_differ() -> None:
     texts: set[str] = set()
-
-    @settings(several, max_examples=40)
-    @given(programs())
-    def draw(d: Drawn) -> None:
-        texts.add(d.text)
-
-    draw()
-    assert len(texts) > 20
+    for part in range(PARTS):
+        each(part, lambda d: texts.add(d.text))
+    assert len(texts) > EXAMPLES // 2

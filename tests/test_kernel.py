@@ -275,8 +275,10 @@ def test_targets():
         tilec.compile(CAUSAL, target="cuda:sm_75")
     with pytest.raises(tilec.ArgumentError, match="cuda:sm_90b"):
         tilec.compile(CAUSAL, target="cuda:sm_90b")
-    with pytest.raises(tilec.ArgumentError, match="stages.*emitter"):
-        tilec.compile(CAUSAL, target="cuda", schedule={"stages": 2})
+    with pytest.raises(tilec.ArgumentError, match="depth.*emitter.*stages"):
+        tilec.compile(CAUSAL, target="cuda", schedule={"depth": 2})
+    with pytest.raises(tilec.ArgumentError, match="stages is 1, expected 2"):
+        tilec.compile(CAUSAL, target="cuda", schedule={"stages": 1})
     with pytest.raises(tilec.ArgumentError, match="'gpu'.*cpu, reference"):
         tilec.compile(CAUSAL, target="gpu")
     with pytest.raises(tilec.UnsupportedError, match="stages"):
@@ -299,12 +301,10 @@ def test_arrays_of_a_device():
         tilec.compile(CAUSAL, target="cpu")(q, k, OnGpu())
 
 
-def test_gradients_and_tuning_say_that_they_are_not_there():
+def test_gradients_say_that_they_are_not_there():
     kernel = tilec.compile(CAUSAL)
     with pytest.raises(tilec.UnsupportedError, match="backward"):
         kernel.grad()
-    with pytest.raises(tilec.UnsupportedError, match="tile"):
-        kernel.tune(*inputs())
     with pytest.raises(tilec.UnsupportedError, match="'f77'.*llvm"):
         kernel.source("f77")
 

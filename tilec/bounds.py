@@ -91,7 +91,7 @@ def check(kernel: Kernel, found: tuple[Index, ...], bound: Bound) -> None:
         size = int(scalar.evaluate(index.size, env))
         miss = _miss(index.operand, ops, env, box, size)
         if miss is not None:
-            raise ArgumentError(_message(index, size, *miss, env))
+            raise ArgumentError(_message(index, size, *miss, env, bound.extents))
 
 
 Box = dict[str, tuple[int, int]]
@@ -172,13 +172,23 @@ def _converted(x: Any, to: DType) -> Any:
 
 
 def _message(
-    index: Index, size: int, value: int, at: Mapping[str, int], env: Mapping[str, Number]
+    index: Index,
+    size: int,
+    value: int,
+    at: Mapping[str, int],
+    env: Mapping[str, Number],
+    extents: Mapping[str, int],
 ) -> str:
     where = (
         "" if index.span is None else f"{index.span.file}:{index.span.line}:{index.span.column}: "
     )
     positions = ", ".join(f"{a} = {n}" for a, n in at.items())
     sizes = values_of(index.size, env)
+    if isinstance(index.operand, str) and index.operand in extents:
+        return (
+            f"{where}axis {index.operand} ranges over {extents[index.operand]}, and index {index.position} "
+            f"of {index.tensor} over {size} only" + (f" ({sizes})" if sizes else "")
+        )
     return (
         f"{where}index {index.position} of {index.tensor} is {value}"
         + (f" at {positions}" if positions else "")

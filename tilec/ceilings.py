@@ -62,7 +62,21 @@ H200 = Ceilings(
     origin="known: copy and matrix product as measured on one, units per multiprocessor and clock from the data sheet",
 )
 
-KNOWN = {"cuda": H200, "cuda:sm_90a": H200}
+A100 = Ceilings(
+    machine="NVIDIA A100 80GB",
+    memory=2.04e12,
+    cache=4.5e12,
+    matrix=312e12,
+    fma=108 * 64 * 1.41e9,
+    special=108 * 16 * 1.41e9,
+    shared=False,
+    workers=108,
+    near=166912,
+    far=40 << 20,
+    origin="known: the data sheet's, not measured",
+)
+
+KNOWN = {"cuda": H200, "cuda:sm_90a": H200, "cuda:sm_80": A100}
 """GPUs whose ceilings need no measurement."""
 
 
@@ -75,7 +89,9 @@ def of(target: str) -> Ceilings | None:
         return KNOWN[target]
     if target != "cpu":
         known = ", ".join(("cpu", *KNOWN))
-        raise UnsupportedError(f"no ceilings are known for target {target}; there are some for {known}")
+        raise UnsupportedError(
+            f"no ceilings are known for target {target}; there are some for {known}"
+        )
     return read(path(machine()))
 
 
@@ -125,11 +141,12 @@ def _checked(found: Any) -> Ceilings | None:
     wanted = {f.name: f.type for f in fields(Ceilings)}
     if set(figures) != set(wanted):
         return None
-    kinds = {"str": str, "float": (int, float), "int": int, "bool": bool}
+    kinds: dict[str, Any] = {"str": str, "float": (int, float), "int": int, "bool": bool}
     for name, kind in wanted.items():
         x = figures[name]
-        number = isinstance(x, (int, float)) and not isinstance(x, bool)
-        if not isinstance(x, kinds[str(kind)]) or number and not (math.isfinite(x) and x > 0):
+        if not isinstance(x, kinds[str(kind)]):
+            return None
+        if kind in ("int", "float") and not (math.isfinite(x) and x > 0):
             return None
     return Ceilings(**figures)
 

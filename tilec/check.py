@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tilec import syntax
-from tilec.axes import AxisFinder, in_order
+from tilec.axes import AxisFinder, apart, in_order
 from tilec.dtypes import DType, kind
 from tilec.elaborate import Elaborator
 from tilec.errors import SourceError

@@ -19,16 +19,18 @@ from tilec.ir import Grid, Kernel
 from tilec.passes import place
 from tilec.scalar import Number
 from tilec.traffic import Budget, budget
-from tilec.work import UNITS
+from tilec.work import Unit
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What the ceilings do not say. `tile`, `window`: seconds that each costs. `spill`: how much of a tile that overflows
-    the fast memory is read again. `overlap`: the share of the bytes' time that is not hidden behind arithmetic."""
+    """What the ceilings do not say. `tile`, `window`, `row`: seconds that a tile costs, each window of it, and each row in
+    each window. `spill`: how much of a tile that overflows the fast memory is read again. `overlap`: the share of the bytes'
+    time that is not hidden behind arithmetic."""
 
-    tile: float = 4e-6
-    window: float = 2e-6
+    tile: float = 1e-6
+    window: float = 2e-7
+    row: float = 1.2e-8
     spill: float = 1.0
     overlap: float = 0.5
 
@@ -39,10 +41,15 @@ def predict(
     scalars: Mapping[str, Number],
     arrays: Mapping[str, Any],
     roof: Ceilings,
+    trimmed: Mapping[Unit, int] | None = None,
     weights: Weights = Weights(),
 ) -> float:
-    """Seconds for a kernel in tiles (after place). `arrays`: those whose contents decide what runs."""
-    return seconds(tiles, budget(tiles, sizes, scalars, arrays), {**sizes, **scalars}, roof, weights)
+    """Seconds for a kernel in tiles (after place). `arrays`: those whose contents decide what runs.
+
+    `trimmed`: the operations of the smallest tiles, where the target trims masked tiles to about these.
+    """
+    stated = budget(tiles, sizes, scalars, arrays)
+    return seconds(tiles, stated, {**sizes, **scalars}, roof, trimmed, weights)
 
 
 def seconds(
@@ -50,30 +57,30 @@ def seconds(
     stated: Budget,
     env: Mapping[str, Number],
     roof: Ceilings,
+    trimmed: Mapping[Unit, int] | None = None,
     weights: Weights = Weights(),
 ) -> float:
     """The same from a budget that is known."""
     figures = roofline.stage("place", tiles, stated, env, roof)
-    arithmetic = sum(t for r, t in figures.bound.seconds.items() if r not in ("memory", "cache"))
-    if not roof.shared:
-        arithmetic = max(t for r, t in figures.bound.seconds.items() if r in UNITS)
-    count, uneven = _tiles(tiles, env, roof.workers)
+    work = {u: min(n, (trimmed or {}).get(u, n)) for u, n in figures.work.items()}
+    units = [work["matrix"] / roof.matrix, work["fma"] / roof.fma, work["special"] / roof.special]
+    arithmetic = sum(units) if roof.shared else max(units)
+    count, rows, uneven = _tiles(tiles, env, roof.workers)
     steps = stated.work.steps.total()
-    overhead = (count * weights.tile + steps * weights.window) / roof.workers
+    overhead = count * weights.tile + steps * (weights.window + rows * weights.row)
     held = max((f.total for f in place.budget(tiles) if f is not None), default=0)
     again = weights.spill * max(0.0, 1 - roof.near / held) if held else 0.0
     moved = figures.bound.seconds["memory"] + figures.bound.seconds["cache"] * (1 + again)
-    return (arithmetic + overhead) * uneven + weights.overlap * moved
+    return (arithmetic + overhead / roof.workers) * uneven + weights.overlap * moved
 
 
-def _tiles(tiles: Kernel, env: Mapping[str, Number], workers: int) -> tuple[int, float]:
-    """How many tiles all grids have, and how much longer the last worker takes than the average one."""
+def _tiles(tiles: Kernel, env: Mapping[str, Number], workers: int) -> tuple[int, int, float]:
+    """How many tiles all grids have, how many rows a tile has at most, and how much longer the last worker takes."""
+    grids = [op for op in tiles.body if isinstance(op, Grid)]
     counts = [
-        math.prod(
-            -(-max(0, int(scalar.evaluate(tiles.extents[a], env))) // n) for a, n in op.axes
-        )
-        for op in tiles.body
-        if isinstance(op, Grid)
+        math.prod(-(-max(0, int(scalar.evaluate(tiles.extents[a], env))) // n) for a, n in op.axes)
+        for op in grids
     ]
+    rows = max((n for op in grids for _, n in op.axes), default=1)
     most = max(counts, default=0)
-    return sum(counts), -(-most // workers) * workers / most if most else 1.0
+    return sum(counts), rows, -(-most // workers) * workers / most if most else 1.0

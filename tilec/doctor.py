@@ -24,7 +24,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything there is to say about this machine."""
-    return [*_software(), *_processor(), *_gpu(), *_caches()]
+    return [*_software(), *_processor(), *_ceilings(), *_gpu(), *_caches()]
 
 
 def _software() -> Iterator[Finding]:
@@ -108,6 +108,21 @@ def _device() -> str:
     return f"device {device.id}: {name}, {launch.processors(device.id)} multiprocessors"
 
 
+def _ceilings() -> Iterator[Finding]:
+    from tilec import ceilings
+
+    c = ceilings.of("cpu")
+    if c is None:
+        yield Finding("ceilings", "not measured yet", None, "tilec doctor --measure")
+        return
+    yield Finding(
+        "ceilings",
+        f"memory {c.memory / 1e9:.3g} GB/s, last cache {c.cache / 1e9:.3g} GB/s; per second {c.matrix / 1e9:.4g} G matrix, "
+        f"{c.fma / 1e9:.4g} G other, {c.special / 1e9:.3g} G special operations",
+    )
+    yield Finding("caches", f"{c.near >> 10:,} KiB per processor, {c.far >> 20:,} MiB shared")
+
+
 def _loads(library: str) -> bool:
     try:
         ctypes.CDLL(library)
@@ -140,4 +155,5 @@ def measure(path: Path) -> tuple[int, int]:
 
 def objects(path: Path) -> list[Path]:
     """The entries of a cache folder."""
-    return sorted(path.glob("*.o")) if path.is_dir() else []
+    found = sorted(path.glob("*.o")) if path.is_dir() else []
+    return [p for p in found if p.is_file()]

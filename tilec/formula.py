@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-
 from tilec.errors import TilecError
 from tilec.ir import Argument, Kernel, Map, Tensor, walk
 from tilec.scalar import Number
@@ -76,8 +75,9 @@ def seen(f: Formula, p: Any, j: Any) -> Any:
 
 def evaluate(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, str]) -> Any:
     """The formula in float64 by NumPy, its values being fixed. `names`: of q, k and v among the tensors."""
-    import numpy as np
+    import numpy
 
+    np: Any = numpy
     q, k, v = (np.asarray(tensors[n]).astype(np.float64) for n in names)
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = np.repeat(k, groups, 1), np.repeat(v, groups, 1)
@@ -125,8 +125,9 @@ def roles(kernel: Kernel) -> Roles | None:
 
 def recognise(program: Program, sizes: Mapping[str, int]) -> tuple[Formula, Roles] | None:
     """The formula that a program is, and the roles of its tensors; None where it is none of them."""
-    import numpy as np
+    import numpy
 
+    np: Any = numpy
     signature = program.signature
     found = roles(signature)
     if found is None:
@@ -134,15 +135,15 @@ def recognise(program: Program, sizes: Mapping[str, int]) -> tuple[Formula, Role
     small = _small(signature, found, sizes)
     scalars = _scalars(signature.params)
     try:
-        arrays = program.sample(11, dtype="f64", **small)
+        arrays: dict[str, Any] = program.sample(11, dtype="f64", **small)
         random = np.random.default_rng(5)
         if found.slopes is not None:
             arrays[found.slopes] = (0.1 + random.random(arrays[found.slopes].shape)).astype("f4")
-        result = program.reference(**arrays, **scalars)
+        result: Any = program.reference(**arrays, **scalars)
+        want: Any = result[0] if len(program.outputs) > 1 else result
         _, known = program.environment(small, scalars)
     except TilecError:
         return None  # the program has conditions of its own on sizes or scalars
-    want = result[0] if isinstance(result, tuple) else result
     for f in _formulas(signature, found.slopes):
         got = evaluate(f.fixed(known), arrays, found.names)
         if got.shape == want.shape and np.allclose(got, want, rtol=1e-9, atol=1e-9):
@@ -199,5 +200,3 @@ def _literals(kernel: Kernel) -> list[float]:
         abs(float(x)) for x in found if isinstance(x, (int, float)) and not isinstance(x, bool)
     }
     return sorted(x for x in numbers if 0 < x < 1e6)
-
-

@@ -129,6 +129,11 @@ class Kernel:
         )
 
     @property
+    def text(self) -> str:
+        """The text of the program."""
+        return self._source.program.text
+
+    @property
     def signature(self) -> IR:
         """The program's IR with f32 for every untyped tensor: for what does not depend on element types."""
         return self._signature
@@ -459,15 +464,15 @@ class Kernel:
         """
         from tilec.tuning import search, use
 
-        options = search.Options(
-            budget, None if space is None else [space], jobs, resume, progress or (lambda *_: None)
-        )
+        options = search.Options(budget, None if space is None else [space], jobs, resume, progress)
         search.check(options)
         given = binding.by_name(self._signature, tensors, named)
         names = self._signature.tensors
         target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
         if target == "reference":
-            raise UnsupportedError("tune: the target reference has no schedule; what works is cpu, cuda")
+            raise UnsupportedError(
+                "tune: the target reference has no schedule; what works is cpu, cuda"
+            )
         arrays = {n: backend.see(n, given[n], target) for n in names}
         kernel = self._typed(arrays)
         bound = binding.bind(kernel, arrays, binding.numbers(self._signature, given))

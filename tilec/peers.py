@@ -4,8 +4,6 @@ A peer is a function of no arguments that computes the formula on tensors it hol
 what it compiles it compiles then.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportMissingTypeStubs=false, reportUnknownParameterType=false, reportUnknownLambdaType=false
-
 from __future__ import annotations
 
 import importlib
@@ -39,6 +37,10 @@ def installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+def _module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
 def standard(f: Formula, r: Roles, tensors: Mapping[str, Any], on_gpu: bool) -> list[Peer]:
     """The peers that can compute a formula (its values fixed) on PyTorch tensors, fused ones first."""
     q, k, v = (tensors[n] for n in r.names)
@@ -47,7 +49,8 @@ def standard(f: Formula, r: Roles, tensors: Mapping[str, Any], on_gpu: bool) -> 
     if f.cap is None:
         names = BACKENDS if on_gpu else {n: BACKENDS[n] for n in ("FLASH_ATTENTION", "MATH")}
         out += [
-            Peer(f"torch SDPA {short}", _Sdpa(f, q, k, v, slopes, name)) for name, short in names.items()
+            Peer(f"torch SDPA {short}", _Sdpa(f, q, k, v, slopes, name))
+            for name, short in names.items()
         ]
     out.append(Peer("torch FlexAttention", _Flex(f, q, k, v, slopes)))
     out.append(Peer("torch, written out", lambda: lambda: written_out(f, q, k, v, slopes)))
@@ -55,8 +58,7 @@ def standard(f: Formula, r: Roles, tensors: Mapping[str, Any], on_gpu: bool) -> 
 
 
 def _positions(f: Formula, q: Any, k: Any) -> tuple[Any, Any]:
-    import torch
-
+    torch = _module("torch")
     m, n = q.shape[2], k.shape[2]
     p = torch.arange(m, device=q.device)[:, None] + (n - m if f.aligned else 0)
     return p, torch.arange(n, device=q.device)[None, :]
@@ -69,8 +71,7 @@ def _bias(f: Formula, p: Any, j: Any, slopes: Any) -> Any:
 
 def written_out(f: Formula, q: Any, k: Any, v: Any, slopes: Any) -> Any:
     """The formula as a sequence of PyTorch calls: every score in memory."""
-    import torch
-
+    torch = _module("torch")
     groups = q.shape[1] // k.shape[1]
     if groups > 1:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
@@ -97,20 +98,18 @@ class _Sdpa:
     backend: str
 
     def __call__(self) -> Callable[[], Any]:
-        from torch.nn.attention import SDPBackend, sdpa_kernel
-        from torch.nn.functional import scaled_dot_product_attention
-
+        attention, functional = _module("torch.nn.attention"), _module("torch.nn.functional")
         f, q, k, v = self.f, self.q, self.k, self.v
         scale = None if f.scale is None else float(f.scale)
         top_left = not f.aligned or q.shape[2] == k.shape[2]
         causal = f.mask == "causal" and top_left and f.slopes is None
         mask = None if causal or f.mask == "full" and f.slopes is None else self.mask()
-        which = getattr(SDPBackend, self.backend)
+        which = getattr(attention.SDPBackend, self.backend)
         grouped = q.shape[1] != k.shape[1]
 
         def run() -> Any:
-            with sdpa_kernel(which):
-                return scaled_dot_product_attention(
+            with attention.sdpa_kernel(which):
+                return functional.scaled_dot_product_attention(
                     q, k, v, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
                 )
 
@@ -137,17 +136,19 @@ class _Flex:
     slopes: Any
 
     def __call__(self) -> Callable[[], Any]:
-        import torch
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
+        torch, flex = _module("torch"), _module("torch.nn.attention.flex_attention")
         # past the limit of recompilations it would run unfused, without saying so
-        torch._dynamo.config.recompile_limit = 10_000  # type: ignore[attr-defined]
+        torch._dynamo.config.recompile_limit = 10_000
         f, q, k, v, slopes = self.f, self.q, self.k, self.v, self.slopes
         shift = k.shape[2] - q.shape[2] if f.aligned else 0
         blocks = None
+
+        def keep(b: Any, h: Any, i: Any, j: Any) -> Any:
+            return seen(f, i + shift, j)
+
         if f.mask != "full":
-            blocks = create_block_mask(
-                lambda b, h, i, j: seen(f, i + shift, j),
+            blocks = flex.create_block_mask(
+                keep,
                 None,
                 None,
                 q.shape[2],
@@ -166,7 +167,7 @@ class _Flex:
 
         changed = score if cap is not None or f.slopes is not None else None
         scale = None if f.scale is None else float(f.scale)
-        compiled = torch.compile(flex_attention, dynamic=False)
+        compiled = torch.compile(flex.flex_attention, dynamic=False)
         grouped = q.shape[1] != k.shape[1]
 
         def run() -> Any:

@@ -36,7 +36,9 @@ def save(figure: Any, file: str) -> None:
     """Writes a figure; the format is that of the file's ending. Raises ArgumentError where it cannot be written."""
     ending = os.path.splitext(file)[1].lstrip(".").lower()
     if ending not in FORMATS:
-        raise ArgumentError(f"--plot: cannot draw {file!r}; the name must end in .{', .'.join(FORMATS)}")
+        raise ArgumentError(
+            f"--plot: cannot draw {file!r}; the name must end in .{', .'.join(FORMATS)}"
+        )
     try:
         figure.savefig(file, format=ending)
     except OSError as e:
@@ -50,8 +52,12 @@ def roofline(title: str, stages: Sequence[Stage], roof: Ceilings) -> Any:
     low = min([p for p, _ in points] + [roof.ridge]) / 4
     high = max([p for p, _ in points] + [roof.ridge]) * 4
     across = [low * (high / low) ** (n / 200) for n in range(201)]
-    axes.loglog(across, [min(x * roof.memory, roof.matrix) for x in across], "k-", label="memory, matrix")
-    axes.loglog(across, [min(x * roof.cache, roof.matrix) for x in across], "k:", label="last cache")
+    axes.loglog(
+        across, [min(x * roof.memory, roof.matrix) for x in across], "k-", label="memory, matrix"
+    )
+    axes.loglog(
+        across, [min(x * roof.cache, roof.matrix) for x in across], "k:", label="last cache"
+    )
     for x, s in points:
         reached = s.operations / s.bound.least if s.bound.least > 0 else 0.0
         axes.plot([x], [max(reached, 1.0)], "o", label=f"after {s.name}: {s.bound.holds}")

@@ -105,7 +105,7 @@ def stage(
         must = needed.get(first.get(op, ""), 0)
         if read or written or must or any(work.values()):
             rows.append(Row(op, must, read, written, work))
-    work = {u: budget.work.total(u) for u in UNITS}
+    work: dict[Unit, int] = {u: budget.work.total(u) for u in UNITS}
     moved = budget.traffic.total
     tiled = any(isinstance(op, Grid) for op in kernel.body)
     memory = total + 2 * _buffers(kernel, env) if tiled else moved
@@ -140,9 +140,9 @@ def _first(kernel: Kernel) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
     outputs = {o.name for o in kernel.outputs}
     for op in walk(kernel.body):
-        known = isinstance(op, Load) and op.tensor in kernel.tensors
-        known = known or isinstance(op, Store) and op.tensor in outputs
-        if known and op.tensor not in seen:
+        if not isinstance(op, (Load, Store)) or op.tensor in seen:
+            continue
+        if op.tensor in (kernel.tensors if isinstance(op, Load) else outputs):
             seen.add(op.tensor)
             yield keys(op)[0], op.tensor
 

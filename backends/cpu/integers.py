@@ -74,8 +74,7 @@ def _floor_divide(e: Emit, a: Value, b: Value) -> tuple[Value, Value]:
     shifted = e.and_(e.compare("!=", remainder, 0.0), unlike)
     modulus = e.select(shifted, e.add(remainder, b), remainder)
     quotient = e.round(e.div(e.sub(a, modulus), b))
-    unbounded = e.and_(shifted, e.compare("==", e.abs(b), math.inf))
-    quotient = e.select(unbounded, -1.0, quotient)
+    quotient = e.select(e.compare("==", e.abs(modulus), math.inf), -1.0, quotient)
     zero = e.compare("==", b, 0.0)
     return e.select(zero, 0.0, quotient), e.select(zero, 0.0, modulus)
 

@@ -15,6 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from tilec.cli.app import app
     from tilec.errors import CompilerBug, TilecError
 
+    _accept_all_names()
     try:
         app(list(sys.argv[1:] if argv is None else argv), prog_name="tilec")
     except SystemExit as e:
@@ -29,11 +30,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except OSError as e:  # the disk that the output goes to is full, say
+        return _fail(f"{e.strerror or e}" + (f": {e.filename}" if e.filename else ""))
     except MemoryError:
         return _fail("there is not enough memory for this; try smaller sizes (--size)")
     except Exception as e:
         return _unexpected(e)
     return 0
+
+
+def _accept_all_names() -> None:
+    """Has a terminal that cannot show a letter of a name get an escape instead of the command an error."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
 
 
 def _has_position(e: Exception) -> bool:

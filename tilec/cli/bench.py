@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from tilec import accuracy, backend
 from tilec.cli import options
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from tilec.formula import Formula, Roles
@@ -114,7 +115,9 @@ def _compared(
     on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
     torch = peers.installed("torch")
     if on_gpu and not torch:
-        raise UnsupportedError("bench: peers on a GPU need PyTorch, which is not installed; what works is `tilec run`")
+        raise UnsupportedError(
+            "bench: peers on a GPU need PyTorch, which is not installed; what works is `tilec run`"
+        )
     tensors = {n: _to_torch(a, on_gpu) for n, a in arrays.items()} if torch else arrays
     plan = kernel.plan(**tensors, **scalars)
     found = formula.recognise(kernel, plan.bound.sizes)
@@ -168,8 +171,7 @@ def _made(peer: Any, only: Sequence[str] | None) -> Runner:
 
 
 def _to_torch(a: Any, on_gpu: bool) -> Any:
-    import torch
-
+    torch: Any = importlib.import_module("torch")
     if a.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         raw = torch.from_numpy(a.view("int16" if a.dtype.itemsize == 2 else "int8"))
         x = raw.view(getattr(torch, a.dtype.name))
@@ -179,21 +181,18 @@ def _to_torch(a: Any, on_gpu: bool) -> Any:
 
 
 def _synchronise() -> None:
-    import torch
-
-    torch.cuda.synchronize()
+    importlib.import_module("torch").cuda.synchronize()
 
 
 @contextlib.contextmanager
-def _quiet(torch: bool) -> Iterator[None]:
+def _quiet(torch: bool) -> Generator[None]:
     """Without gradients, and with as many threads as tilec takes."""
     if not torch:
         yield
         return
-    import torch as library
-
     from tilec.backends.cpu import pool
 
+    library: Any = importlib.import_module("torch")
     held = library.get_num_threads()
     library.set_num_threads(pool.threads())
     try:
@@ -238,7 +237,7 @@ def _work(plan: Any, arrays: Mapping[str, Any]) -> int:
 
 
 def _first(x: Any) -> Any:
-    return x[0] if isinstance(x, (tuple, list)) else x
+    return cast("Sequence[Any]", x)[0] if isinstance(x, (tuple, list)) else x
 
 
 def _plain(x: Any) -> Any:
@@ -255,7 +254,9 @@ def _time(runners: Sequence[Runner], seconds: float, wait: Callable[[], None]) -
     ready = [r for r in runners if r.run is not None]
     turn = 0
     while True:
-        late = [r for r in ready if len(r.times) < 3 or sum(r.times) < seconds and len(r.times) < 200]
+        late = [
+            r for r in ready if len(r.times) < 3 or sum(r.times) < seconds and len(r.times) < 200
+        ]
         if not late:
             return
         for r in late if turn % 2 else reversed(late):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilec.cli import options
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel as IR
@@ -36,8 +36,13 @@ def ir(
     locations: Annotated[
         bool, typer.Option("--locations", help="Where each op comes from.")
     ] = False,
-    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="Not yet.")] = None,
-    dot: Annotated[bool, typer.Option("--dot", help="Not yet.")] = False,
+    html: Annotated[
+        str | None,
+        typer.Option("--html", metavar="FILE.html", help="Write all of it to one page."),
+    ] = None,
+    dot: Annotated[
+        bool, typer.Option("--dot", help="The dataflow graph, in the DOT language.")
+    ] = False,
     size: options.Size = None,
     dtype: options.Dtype = None,
     set_: options.Set = None,
@@ -46,16 +51,15 @@ def ir(
     schedule: options.Schedule = None,
 ) -> None:
     """Print the IR at the end of the pipeline, or along it."""
-    if html is not None or dot:
-        raise UnsupportedError(
-            "ir: pages and graphs are not made yet; what works is the text: --all, --diff, --bytes"
-        )
-    chosen = {"--list": list_, "--diff": diff, "--bytes": bytes_, "--all": every}
-    if len(given := [name for name, on in chosen.items() if on]) > 1:
-        raise typer.BadParameter(f"choose one of {', '.join(given)}")
     kernel = options.load(file, target, tile, schedule)
     stages = _stages(kernel, passes, dtype, size)
-    if list_:
+    if html is not None:
+        _write_page(kernel, list(stages), html, dtype, size, set_)
+    elif dot:
+        from tilec.page.graph import dot as graph
+
+        print(graph(_last(stages, after)), end="")
+    elif list_:
         _print_list(kernel, passes)
     elif diff:
         _print_diff(list(stages))
@@ -127,6 +131,46 @@ def _print_bytes(
     print(show(budget(ir, sizes, scalars, arrays)), end="")
 
 
+def _write_page(
+    kernel: Kernel,
+    stages: list[tuple[str, IR]],
+    file: str,
+    dtype: str | None,
+    size: options.Strings,
+    set_: options.Strings,
+) -> None:
+    from pathlib import Path
+
+    from tilec import backend, ceilings, roofline
+    from tilec.page.html import Page
+    from tilec.traffic import budget
+
+    given = options.integers("--size", size, 0)
+    sizes, scalars = kernel.environment(given, options.scalars(set_))
+    element = options.element_type(dtype)
+    arrays = kernel.sample(dtype=element, **sizes)
+    on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
+    roof = ceilings.measured("cuda" if on_gpu else "cpu")
+    env = {**sizes, **scalars}
+    form = "cuda" if on_gpu else "llvm"
+    page = Page(
+        f"{kernel.name}({', '.join(f'{n}={x:g}' for n, x in env.items())})",
+        kernel.text,
+        stages,
+        [
+            roofline.stage(name, k, budget(k, sizes, scalars, arrays), env, roof)
+            for name, k in stages
+        ],
+        "CUDA" if on_gpu else "LLVM IR",
+        kernel.source(form, dtype=element, **sizes),
+    )
+    try:
+        Path(file).write_text(page.text(), encoding="utf-8")
+    except OSError as e:
+        raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
+    options.say(f"wrote {file}")
+
+
 def opt(
     file: Annotated[str, typer.Argument(metavar="FILE.ir", help="IR text; - for standard input.")],
     passes: Annotated[
@@ -144,9 +188,10 @@ def opt(
     from tilec import pipeline
     from tilec.kernel import read
     from tilec.reader import read as read_ir
-
     from tilec.verify import fault
 
+    if file == "-" and not sys.stdin:  # closed by the caller
+        raise ArgumentError("cannot read <stdin>: it is closed")
     text = sys.stdin.read() if file == "-" else read(file)
     name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)

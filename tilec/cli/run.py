@@ -87,11 +87,16 @@ def _from_file(kernel: Kernel, file: str, dtype: str | None) -> dict[str, Any]:
     import numpy
 
     try:
-        with numpy.load(file, allow_pickle=False) as found:
-            if not hasattr(found, "files"):
-                raise ArgumentError(f"{file} holds one array without a name; expected an .npz file")
+        found: Any = numpy.load(file, allow_pickle=False)
+        if isinstance(found, numpy.ndarray):
+            raise ArgumentError(f"{file} holds one array without a name; expected an .npz file")
+        with found:
             arrays = {name: found[name] for name in found.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as e:
+    except ValueError as e:
+        raise ArgumentError(
+            f"cannot read {file}: it is no .npz file of plain arrays (objects are not loaded)"
+        ) from e
+    except (OSError, EOFError, KeyError, zipfile.BadZipFile) as e:
         raise ArgumentError(f"cannot read {file}: {e}") from e
     types = {p.name: p.type for p in kernel.parameters}
     untyped = {p.name for p in kernel.parameters if p.type is None}
@@ -243,7 +248,7 @@ def _print(facts: Mapping[str, Any]) -> None:
     if facts["flops"]:
         print(f"throughput   {facts['flops_per_second'] / 1e9:10.1f} GFLOP/s (products as written)")
     print(
-        f"bytes moved  {facts['bytes']:,} ({facts['bytes_per_second'] / 1e9:.1f} GB/s between memory and tiles)"
+        f"bytes moved  {facts['bytes']:13,} ({facts['bytes_per_second'] / 1e9:.1f} GB/s between memory and tiles)"
     )
     for name, e in facts.get("errors", {}).items():
         print(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilec.roofline import Stage
     from tilec.scalar import Number
 
+Fact = dict[str, Any]
 UNFUSED, FUSED = "contract", "online"
 """After these passes the program is one kernel per op, and as few kernels as there are groups."""
 RUNNABLE = 2 << 30
@@ -87,10 +88,11 @@ def _report(
     element = options.element_type(dtype)
     steps = [(name, ir) for name, ir in kernel.stages(dtype=element, sizes=sizes)]
     twice = {**sizes, **{d: 2 * sizes[d] for d in _lengths(steps[-1][1])}}
-    arrays = kernel.sample(dtype=element, **sizes)
-    return _Report(
-        steps, sizes, scalars, arrays, roof, twice, lambda s: kernel.sample(dtype=element, **s)
-    )
+
+    def sample(of: dict[str, int]) -> dict[str, Any]:
+        return kernel.sample(dtype=element, **of)
+
+    return _Report(steps, sizes, scalars, sample(sizes), roof, twice, sample)
 
 
 def _lengths(tiled: IR) -> tuple[str, ...]:
@@ -110,7 +112,7 @@ class _Report:
         arrays: dict[str, Any],
         roof: Ceilings,
         twice: dict[str, int],
-        sample: Any,
+        sample: Callable[[dict[str, int]], dict[str, Any]],
     ) -> None:
         self.steps, self.sizes, self.scalars, self.arrays = dict(steps), sizes, scalars, arrays
         self.roof, self.twice, self.sample = roof, twice, sample
@@ -168,11 +170,11 @@ class _Report:
 
     # ---- the comparison
 
-    def compared(self) -> dict[str, dict[str, Any]]:
+    def compared(self) -> dict[str, Fact]:
         """The program one op at a time, fused, and in tiles: bytes, their growth, the largest score value, the bound."""
         from tilec.roofline import growth, largest
 
-        out: dict[str, dict[str, Any]] = {}
+        out: dict[str, Fact] = {}
         for s in self.stages(UNFUSED, FUSED):
             ir = self.steps[s.name]
             found = largest(ir, self.env)
@@ -191,7 +193,7 @@ class _Report:
         from tilec.control import Control
         from tilec.traffic import budget
 
-        arrays = self.sample(sizes) if Control(ir).tensors else {}
+        arrays: dict[str, Any] = self.sample(sizes) if Control(ir).tensors else {}
         return budget(ir, sizes, self.scalars, arrays).total
 
     # ---- showing
@@ -252,17 +254,7 @@ class _Report:
         found = self.compared()
         columns = [headings.get(name, "in tiles") for name in found]
         yield f"{'':18}" + "".join(f"{c:>28}" for c in columns)
-        rows: dict[str, Any] = {
-            "bytes": lambda f: f"{f['moved']:,}",
-            "grow with length": lambda f: "-" if f["growth"] is None else f"N^{f['growth']:.2f}",
-            "operations/byte": lambda f: f"{f['intensity']:.1f}",
-            "largest product": lambda f: (f["largest"] or {}).get("value", "-"),
-            "  it takes": lambda f: f"{f['largest']['bytes']:,} bytes" if f["largest"] else "-",
-            "  it lives": lambda f: (f["largest"] or {}).get("place", "-"),
-            "bottleneck": lambda f: f["holds"],
-            "at least": lambda f: duration(f["least_seconds"]),
-        }
-        for name, cell in rows.items():
+        for name, cell in CELLS.items():
             yield f"{name:18}" + "".join(f"{cell(f):>28}" for f in found.values())
 
 
@@ -319,3 +311,36 @@ def duration(t: float) -> str:
     if t < 1e-3:
         return f"{t * 1e6:.3g} µs"
     return f"{t * 1e3:.3g} ms" if t < 1 else f"{t:.3g} s"
+
+
+def _largest(part: str) -> Callable[[Fact], str]:
+    """What is known of the largest product."""
+
+    def cell(f: Fact) -> str:
+        if f["largest"] is None:
+            return "-"
+        x = f["largest"][part]
+        return f"{x:,} bytes" if isinstance(x, int) else str(x)
+
+    return cell
+
+
+def _growth(f: Fact) -> str:
+    return "-" if f["growth"] is None else f"N^{f['growth']:.2f}"
+
+
+def _text(part: str) -> Callable[[Fact], str]:
+    return lambda f: str(f[part])
+
+
+CELLS: dict[str, Callable[[Fact], str]] = {
+    "bytes": lambda f: f"{f['moved']:,}",
+    "grow with length": _growth,
+    "operations/byte": lambda f: f"{f['intensity']:.1f}",
+    "largest product": _largest("value"),
+    "  it takes": _largest("bytes"),
+    "  it lives": _largest("place"),
+    "bottleneck": _text("holds"),
+    "at least": lambda f: duration(f["least_seconds"]),
+}
+"""The rows of the comparison."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -136,10 +136,10 @@ def _tuned(
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Progress]:
+def _progress() -> Generator[Progress | None]:
     """A bar on a terminal; elsewhere nothing."""
     if not sys.stderr.isatty():
-        yield lambda *_: None
+        yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -169,7 +169,7 @@ def _plot(board: Leaderboard, file: str) -> None:
         plots.search(
             f"{board.kernel} for {board.key.sizes}",
             [e.predicted for e in measured],
-            [e.seconds for e in measured],
+            [board.time(e) for e in measured],
             board.least,
         ),
         file,
@@ -192,7 +192,7 @@ def _facts(board: Leaderboard) -> dict[str, Any]:
                 "state": e.state,
                 "seconds": e.seconds,
                 "speed": 1 / e.relative if e.relative else None,
-                "of_roof": board.least / e.seconds if e.seconds else None,
+                "of_roof": board.least / board.time(e) if e.relative else None,
                 "predicted_seconds": e.predicted,
                 "error": e.error,
                 "note": e.note,

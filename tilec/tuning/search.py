@@ -11,7 +11,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilec import accuracy, backend, ceilings, cost, roofline, text
@@ -23,6 +23,7 @@ from tilec.tuning import space as spaces
 from tilec.tuning.compilers import Compilers
 from tilec.tuning.key import Key
 from tilec.tuning.store import Choice, Store, Trial, Winner
+from tilec.work import Unit
 
 EXACT = 400_000_000
 """Operations up to which the float64 reference is run to check a candidate."""
@@ -91,6 +92,10 @@ class Leaderboard:
         """Those whose time is known."""
         return tuple(e for e in self.entries if e.state == "measured")
 
+    def time(self, e: Entry) -> float:
+        """A candidate's seconds as they would be beside the default: what else the machine did is divided out."""
+        return e.relative * self.default.seconds
+
     def __str__(self) -> str:
         return show(self)
 
@@ -107,7 +112,7 @@ class Options:
     space: Sequence[str] | None = None
     jobs: int = 1
     resume: bool = False
-    progress: Callable[[int, int, Entry, Entry], None] = field(default=lambda *_: None)
+    progress: Callable[[int, int, Entry, Entry], None] | None = None
 
 
 def tune(problem: Problem, store: Store, options: Options = Options()) -> Leaderboard:
@@ -121,6 +126,9 @@ class _Search:
         self.start = time.monotonic()
         self.roof = ceilings.measured(problem.target)
         self.done: list[Entry] = []
+        self.trimmed: Mapping[Unit, int] | None = None
+        if problem.target == "cpu":
+            self.trimmed = self.smallest()
         self.default = self.entry(Choice())
         self.incumbent = self.default
         self.runners: dict[str, backend.Runner] = {}
@@ -140,11 +148,16 @@ class _Search:
                         if self.late():
                             return self.board()
                         self.done.append(self.tried(e))
-                        self.options.progress(len(self.done), total, self.done[-1], self.incumbent)
+                        self.tell(total)
             self.complete = True
         except KeyboardInterrupt:
             pass  # what is known stays
         return self.board()
+
+    def tell(self, total: int) -> None:
+        """Shows the progress to whoever watches."""
+        if self.options.progress is not None:
+            self.options.progress(len(self.done), total, self.done[-1], self.incumbent)
 
     def late(self) -> bool:
         """Whether the budget is spent."""
@@ -156,10 +169,18 @@ class _Search:
         p = self.problem
         return spaces.tiles_of(p.online, p.fixed, choice, p.target)
 
+    def smallest(self) -> Mapping[Unit, int]:
+        """The operations in tiles of 16: what the CPU target trims masked tiles to."""
+        p = self.problem
+        axes = spaces.default_space(self.tiles(Choice()), p.target)
+        tiles = self.tiles(Choice({a: 16 for a in axes if a in p.online.extents}))
+        work = budget(tiles, p.sizes, p.scalars, p.arrays).work
+        return {u: work.total(u) for u in work.ops}
+
     def entry(self, choice: Choice) -> Entry:
         """A candidate with its prediction. Raises ResourceError where it does not fit."""
         p, tiles = self.problem, self.tiles(choice)
-        predicted = cost.predict(tiles, p.sizes, p.scalars, p.arrays, self.roof)
+        predicted = cost.predict(tiles, p.sizes, p.scalars, p.arrays, self.roof, self.trimmed)
         return Entry(choice, predicted, tiles=tiles)
 
     def ranked(self) -> list[Entry]:
@@ -174,14 +195,17 @@ class _Search:
         )
         seen = {(self.default.tiles, "{}")}
         out: list[Entry] = []
-        for choice in itertools.chain(self.stored(), spaces.candidates(space, p.online, {**p.sizes, **p.scalars})):
+        for choice in itertools.chain(
+            self.stored(), spaces.candidates(space, p.online, {**p.sizes, **p.scalars})
+        ):
             try:
                 e = self.entry(choice)
             except ResourceError as error:
                 self.done.append(Entry(choice, 0.0, "does not fit", note=str(error)))
                 continue
+            assert e.tiles is not None
             same = (e.tiles, str(dict(choice.schedule)))
-            if e.tiles is not None and same not in seen:
+            if same not in seen:
                 seen.add(same)
                 out.append(e)
         return self.resumed(sorted(out, key=lambda e: e.predicted))
@@ -206,7 +230,9 @@ class _Search:
             elif t.state == "running":
                 last.append(e)
             else:
-                self.adopt(replace(e, state=t.state, relative=t.relative, seconds=t.seconds, note=t.note))
+                self.adopt(
+                    replace(e, state=t.state, relative=t.relative, seconds=t.seconds, note=t.note)
+                )
         return first + last
 
     def adopt(self, e: Entry) -> None:
@@ -256,22 +282,29 @@ class _Search:
         p = self.problem
         got = {n: p.plain(a) for n, a in p.run(self.runner(self.default)).items()}
         self.tolerance = accuracy.tolerance((*p.arrays.values(), *got.values()))
-        assert self.default.tiles is not None
-        stated = budget(self.default.tiles, p.sizes, p.scalars, p.arrays)
+        tiles = self.default.tiles
+        assert tiles is not None
+        stated = budget(tiles, p.sizes, p.scalars, p.arrays)
         work = sum(stated.work.total(u) for u in stated.work.ops)
         self.exact = work <= EXACT
         self.want = p.reference() if self.exact else got
         wrong, worst = self.differs(got)
         if wrong:
-            raise UnsupportedError(f"tune: the default schedule's result is not the reference's ({wrong}); what works is to report this")
+            raise UnsupportedError(
+                f"tune: the default schedule's result is not the reference's ({wrong}); what works is to report this"
+            )
         times = [self.once(self.default) for _ in range(LEAST)]
         self.default = replace(
-            self.default, state="measured", relative=1.0, seconds=statistics.median(times), error=worst
+            self.default,
+            state="measured",
+            relative=1.0,
+            seconds=statistics.median(times),
+            error=worst,
         )
         self.incumbent = self.default
         self.done.append(self.default)
         env = {**p.sizes, **p.scalars}
-        self.least = roofline.stage("place", self.default.tiles, stated, env, self.roof).bound.least
+        self.least = roofline.stage("place", tiles, stated, env, self.roof).bound.least
 
     def differs(self, got: Mapping[str, Any]) -> tuple[str, float]:
         """What is wrong with a result (nothing: ""), and its largest error."""
@@ -319,7 +352,11 @@ class _Search:
         ours: list[float] = []
         theirs: list[float] = []
         while len(ours) < LEAST or len(ours) < MOST and sum(ours) < 0.3 and not self.late():
-            for times, which in ((theirs, self.incumbent), (ours, e)) if len(ours) % 2 else ((ours, e), (theirs, self.incumbent)):
+            for times, which in (
+                ((theirs, self.incumbent), (ours, e))
+                if len(ours) % 2
+                else ((ours, e), (theirs, self.incumbent))
+            ):
                 times.append(self.once(which))
             ratio = statistics.median(ours) / statistics.median(theirs)
             if len(ours) >= LEAST and ratio > HOPELESS:
@@ -351,7 +388,9 @@ class _Search:
         entries.insert(0, self.incumbent)
         against = "the float64 reference" if self.exact else "the default schedule"
         name, key = self.problem.key.kernel, self.problem.key
-        return Leaderboard(name, key, tuple(entries), self.default, self.least, against, self.complete)
+        return Leaderboard(
+            name, key, tuple(entries), self.default, self.least, against, self.complete
+        )
 
 
 def _batches(entries: Sequence[Entry], size: int) -> Iterable[Sequence[Entry]]:
@@ -376,14 +415,17 @@ def show(board: Leaderboard, top: int | None = None) -> str:
     measured = [e for e in board.entries if e.state == "measured"]
     for n, e in enumerate(measured[:top], 1):
         lines.append(
-            f"{n:2}. {e.choice!s:24} {_time(e.seconds):>10} {1 / e.relative:6.2f}x {board.least / e.seconds:8.0%} "
+            f"{n:2}. {e.choice!s:24} {_time(board.time(e)):>10} {1 / e.relative:6.2f}x {board.least / board.time(e):8.0%} "
             f"{_time(e.predicted):>10} {e.error:9.1e}"
         )
     others = [e for e in board.entries if e.state != "measured"]
     for state in dict.fromkeys(e.state for e in others):
         found = [e for e in others if e.state == state]
         lines.append(f"{len(found)} {state}: {found[0].choice}: {found[0].note}")
-    lines.append(f"checked against {board.compared_with}" + ("" if board.complete else "; not all candidates were tried"))
+    lines.append(
+        f"checked against {board.compared_with}"
+        + ("" if board.complete else "; not all candidates were tried")
+    )
     return "\n".join(lines)
 
 

@@ -53,7 +53,9 @@ def parse(texts: Sequence[str], tiles: Kernel, target: str) -> Space:
             raise ArgumentError(f"--space: {name} is given twice")
         if name not in axes and name not in fields:
             known = ", ".join((*axes, *fields))
-            raise ArgumentError(f"--space: {tiles.name} has no {name!r} to search; there are {known}")
+            raise ArgumentError(
+                f"--space: {tiles.name} has no {name!r} to search; there are {known}"
+            )
         found = tuple(dict.fromkeys(values.split(",")))
         out[name] = found if name in fields else tuple(_extent(name, v) for v in found)
     if not out:
@@ -86,8 +88,6 @@ def _covering(extents: Sequence[object], length: int) -> tuple[object, ...]:
     return tuple(n for n in numbers if n <= most)
 
 
-def tiles_of(
-    online: Kernel, fixed: Mapping[str, int], chosen: Choice, target: str
-) -> Kernel:
+def tiles_of(online: Kernel, fixed: Mapping[str, int], chosen: Choice, target: str) -> Kernel:
     """A kernel in tiles, verified. Raises ResourceError where they do not fit the target."""
     return pipeline.run(online, pipeline.tile_pipeline(fixed, chosen.tile, target))

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -114,7 +114,12 @@ class Store:
         """Stores a schedule in place of an older one for the same key."""
         key = w.key
         row = (
-            *(key.digest, *astuple(key), json.dumps(dict(w.choice.tile)), json.dumps(dict(w.choice.schedule))),
+            *(
+                key.digest,
+                *astuple(key),
+                json.dumps(dict(w.choice.tile)),
+                json.dumps(dict(w.choice.schedule)),
+            ),
             *(w.seconds, w.gain, w.at),
         )
         self._write("winners", row)
@@ -155,7 +160,7 @@ class Store:
             c.execute(f"insert or replace into {table} values ({marks})", (*row, _checksum(row)))
 
     @contextlib.contextmanager
-    def _changes(self) -> Iterator[sqlite3.Connection]:
+    def _changes(self) -> Generator[sqlite3.Connection]:
         with _reported(self.file), self._connection:
             self._connection.execute("begin immediate")
             yield self._connection
@@ -191,7 +196,9 @@ def _check_owner(file: Path) -> None:
     status = file.stat()
     shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if status.st_uid not in (0, os.geteuid()) or shared:
-        raise StoreError(f"{file} could have been written by others, and is not used; remove it, or chmod 600 it")
+        raise StoreError(
+            f"{file} could have been written by others, and is not used; remove it, or chmod 600 it"
+        )
 
 
 def _prepare(c: sqlite3.Connection, file: Path) -> None:
@@ -207,20 +214,28 @@ def _prepare(c: sqlite3.Connection, file: Path) -> None:
     elif application != APPLICATION:
         raise StoreError(f"{file} is no file of tuned schedules, and is not used; remove it")
     elif version != VERSION:
-        raise StoreError(f"{file} was written by another version of tilec, and is not used; remove it")
+        raise StoreError(
+            f"{file} was written by another version of tilec, and is not used; remove it"
+        )
     c.execute("commit")
 
 
 @contextlib.contextmanager
-def _reported(file: Path) -> Iterator[None]:
+def _reported(file: Path) -> Generator[None]:
     try:
         yield
     except sqlite3.OperationalError as e:
-        raise StoreError(f"cannot use {file}: {e}; set TILEC_CACHE_DIR to a folder that can be written") from e
+        raise StoreError(
+            f"cannot use {file}: {e}; set TILEC_CACHE_DIR to a folder that can be written"
+        ) from e
     except sqlite3.DatabaseError as e:
-        raise StoreError(f"{file} is damaged, and is not used ({e}); `tilec cache clear --tuned` removes it") from e
+        raise StoreError(
+            f"{file} is damaged, and is not used ({e}); `tilec cache clear --tuned` removes it"
+        ) from e
     except OSError as e:
-        raise StoreError(f"cannot use {file}: {e.strerror or e}; set TILEC_CACHE_DIR to another folder") from e
+        raise StoreError(
+            f"cannot use {file}: {e.strerror or e}; set TILEC_CACHE_DIR to another folder"
+        ) from e
 
 
 # ---- rows
@@ -233,7 +248,9 @@ def _checksum(row: Sequence[object]) -> str:
 def _sound(row: tuple[Any, ...], file: Path) -> tuple[Any, ...]:
     *values, checksum = row
     if checksum != _checksum(values):
-        raise StoreError(f"{file} holds a damaged row, and is not used; `tilec cache clear --tuned` removes it")
+        raise StoreError(
+            f"{file} holds a damaged row, and is not used; `tilec cache clear --tuned` removes it"
+        )
     return tuple(values)
 
 

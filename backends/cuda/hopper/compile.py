@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from tilec.backends.cuda.hopper import plan as plans
-from tilec.backends.cuda.hopper.emit import Source, emit
+from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.schedule import Schedule, default
+from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
 from tilec.ir import Edge, Grid, Kernel, Op, operands
 

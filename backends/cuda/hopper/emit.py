@@ -6,12 +6,12 @@ the program it comes from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.resources import files
 
 from tilec.backends.cuda.hopper.epilogue import Epilogue
 from tilec.backends.cuda.hopper.expression import ELEMENT
-from tilec.backends.cuda.hopper.fragments import BlockEmitter, Registers, Scope
+from tilec.backends.cuda.hopper.fragments import BlockEmitter
+from tilec.backends.cuda.hopper.loading import Loading
 from tilec.backends.cuda.hopper.plan import (
     Acquire,
     Advance,
@@ -34,54 +34,11 @@ from tilec.backends.cuda.hopper.plan import (
     split,
 )
 from tilec.backends.cuda.hopper.schedule import ROWS
-from tilec.backends.cuda.hopper.structure import Block, Structure, Tile
-from tilec.backends.cuda.hopper.text import Lines, Names
-from tilec.dataflow import backward, definitions, names_in
-from tilec.ir import If, Load, Map, Op, Operand, Reduce, Store, Yield, operands
-
-
-@dataclass(frozen=True)
-class Map_:
-    """A tensor map argument: which dimension runs along the 64 columns, which along the rows of a box.
-
-    `slabs`: the columns are cut into slabs of 64, as a dimension of their own, `box_slabs` of them per copy.
-    """
-
-    tensor: str
-    feature: int
-    row: int
-    rows: int
-    width: int
-    slabs: bool
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """An argument of the kernel. `kind`: map, pointer, stride, dim, scalar, counter, redo."""
-
-    kind: str
-    name: str
-    ctype: str
-    map: Map_ | None = None
-    dim: int = 0
-
-
-@dataclass(frozen=True)
-class Source:
-    """A kernel's text, and how it is launched."""
-
-    name: str
-    text: str
-    threads: int
-    shared: int
-    parameters: tuple[Parameter, ...]
-    names: dict[str, str]
-    plan: Plan
-
-    @property
-    def watched(self) -> bool:
-        """Whether the kernel may ask for another one that is exact about what is absent."""
-        return self.plan.structure.watched
+from tilec.backends.cuda.hopper.source import Parameter, Source
+from tilec.backends.cuda.hopper.text import Lines
+from tilec.backends.cuda.hopper.wgmma import instructions
+from tilec.dataflow import names_in
+from tilec.ir import Store, operands, walk
 
 
 def emit(plan: Plan) -> Source:
@@ -89,70 +46,8 @@ def emit(plan: Plan) -> Source:
     return _Kernel(plan).source()
 
 
-def partial_slots(s: Structure) -> set[int]:
-    """The carried sums that may stay in parts: they grow by sums and are multiplied by row values only."""
-    out: set[int] = set()
-    for k, slot in enumerate(s.slots):
-        if slot.width or slot.init != 0.0:
-            continue
-        if all(_linear(b.yields[k], b.args[k], definitions_of(b)) for b in s.blocks):
-            out.add(k)
-    return out
-
-
-def definitions_of(b: Block) -> dict[str, Op]:
-    """All ops of a block's middle by their results, branches included."""
-    out = definitions(b.middle)
-    for op in b.middle:
-        if isinstance(op, If):
-            out |= definitions(op.then) | definitions(op.orelse)
-    return out
-
-
-def _linear(x: Operand, arg: str, defs: dict[str, Op]) -> bool:
-    if x == arg:
-        return True
-    op = defs.get(str(x))
-    match op:
-        case Reduce(fn="sum"):
-            return True
-        case Map(fn="add", args=args):
-            return all(_linear(y, arg, defs) for y in args)
-        case Map(fn="mul", args=(a, b)):
-            return _linear(a, arg, defs) != _linear(b, arg, defs)
-        case If(results=results):
-            k = [v.name for v in results].index(str(x))
-            ends = (op.then[-1], op.orelse[-1])
-            return all(isinstance(e, Yield) and _linear(e.values[k], arg, defs) for e in ends)
-        case _:
-            return False
-
-
-class _Kernel:
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.s, self.schedule = plan, plan.structure, plan.schedule
-        self.kernel = self.s.kernel
-        self.out, self.names = Lines(), Names()
-        for p in (*self.kernel.tensors, *(o.name for o in self.kernel.outputs), *self.kernel.dims):
-            self.names.of(p)
-        for a in self.kernel.axes:
-            self.names.of(a.name)
-        self.scope = Scope(self.s, self.out, self.names)
-        self.maps: dict[str, Parameter] = {}
-        last = self.s.blocks[-1]
-        inits = {h.init for h in last.heads}
-        self.registers = Registers(
-            tuple(self.names.of(h.name) for h in last.heads if h.name not in inits),
-            tuple(
-                self.names.fresh(self.names.of(x) + "_packed")
-                for x in dict.fromkeys(t.x for t in last.tails)
-            ),
-            tuple(self.names.of(x.name) for x in self.s.slots),
-            partial_slots(self.s),
-        )
-        self.others = [(a, n) for a, n in self.s.grid.axes if a != self.s.row]
-
-    # ---- the whole text
+class _Kernel(Loading):
+    """Writes the whole text, and the computing warpgroups."""
 
     def source(self) -> Source:
         body = self.out
@@ -167,7 +62,7 @@ class _Kernel:
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
-        head.add(self.instructions())
+        head.add(instructions(self.s))
         args = ",\n    ".join(f"{p.ctype} {p.name}" for p in parameters)
         head.add(
             f'extern "C" __global__ void __launch_bounds__({self.schedule.threads}, 1) {name}(\n    {args}) {{'
@@ -181,6 +76,7 @@ class _Kernel:
             parameters,
             dict(self.names.known),
             self.plan,
+            dict(self.scope.paired),
         )
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -207,35 +103,6 @@ class _Kernel:
             out.append(Parameter("redo", "redo", "u32* __restrict__"))
         return tuple(out)
 
-    def instructions(self) -> str:
-        """The wgmma instructions and the loops over the contracted axis that the kernel needs."""
-        out: list[str] = []
-        types = {h.key.dtype for h in self.s.blocks[0].heads}
-        for t in sorted(types):
-            out.append(_wgmma_shared(self.s.columns, t))
-        widths = {
-            (padded(self.s.slots[t.slot].width), t.value.dtype) for t in self.s.blocks[0].tails
-        }
-        for n, t in sorted(widths):
-            out.append(_wgmma_registers(n, t))
-        for t in sorted(types | {t for _, t in widths}):
-            out.append(
-                _LOOPS.replace("TYPE", t)
-                if t in types and t in {x for _, x in widths}
-                else (_LOOP_ROWS if t in types else _LOOP_COLUMNS).replace("TYPE", t)
-            )
-        return "\n".join(out)
-
-    # ---- shared by the roles
-
-    def address(self, room: str) -> str:
-        """The address of a room in shared memory."""
-        return f"shared + {self.plan.rooms[room].offset}"
-
-    def barrier(self, name: str, index: str) -> str:
-        """The address of a barrier."""
-        return f"shared + {self.plan.barriers[name][0]} + 8 * {index}"
-
     def set_up(self) -> None:
         """Barriers, and the grid's tiles."""
         out = self.out
@@ -257,71 +124,6 @@ class _Kernel:
         out.add(f"const int heads = {heads};")
         out.add("const int tiles = row_tiles * heads;")
 
-    def locate(self) -> None:
-        """From the number of a tile to positions on the grid's axes."""
-        out, c = self.out, self.schedule
-        if c.order == "longest":
-            out.add(
-                f"const int section = tile / (row_tiles * {c.section}), place = tile - section * row_tiles * {c.section};"
-            )
-            out.add(f"const int width = least<int>({c.section}, heads - section * {c.section});")
-            out.add(f"int head = section * {c.section} + place % width;")
-            out.add(f"const int origin = (row_tiles - 1 - place / width) * {self.s.rows};")
-        else:
-            out.add("int head = tile / row_tiles;")
-            out.add(f"const int origin = (tile - head * row_tiles) * {self.s.rows};")
-        for k, (a, _) in reversed(list(enumerate(self.others))):
-            name = self.names.of(a)
-            self.scope.values[a] = _position(name)
-            if k == 0:
-                out.add(f"const int {name} = head;")
-            else:
-                extent = self.scope.extent(a).text
-                out.add(f"const int {name} = head % ({extent}); head /= {extent};")
-
-    def scalars(self, roots: set[str]) -> None:
-        """The scalars of the prologue that some operands need."""
-        prologue = [*self.s.top, *self.s.prologue]
-        defs = definitions(prologue)
-        cut = {n: op for n, op in defs.items() if isinstance(op, Reduce)}
-        plain = {n: op for n, op in defs.items() if n not in cut}
-        needed = set(roots)
-        while (more := backward(needed, plain) | self.inside(needed, cut, defs)) - needed:
-            needed |= more
-        for op in prologue:
-            if op.result.name not in needed:
-                continue
-            if isinstance(op, Reduce):
-                self.scope.over_rows(op, defs)
-            else:
-                self.scope.declare(op)
-
-    def inside(self, names: set[str], cut: dict[str, Op], defs: dict[str, Op]) -> set[str]:
-        """The scalars that the reductions over rows among some names need."""
-        below = backward(names & set(cut), defs)
-        return {x for n in below for x in names_in(operands(defs[n])) if self.scope.axes(x) == ()}
-
-    def bounds(self) -> None:
-        """For each loop its first position and its number of windows."""
-        n = self.s.columns
-        for k, loop in enumerate(self.s.loops):
-            start = self.scope.operand(0 if loop.start is None else loop.start, None)
-            stop = self.scope.extent(self.s.stream)
-            if loop.stop is not None:
-                stop = self.scope.operand(loop.stop, None)
-            self.out.add(f"const int start_{k} = (int)({start.text});")
-            self.out.add(
-                f"const int windows_{k} = ((int)greatest<i64>(0, {stop.text} - start_{k}) + {n - 1}) / {n};"
-            )
-
-    def bound_roots(self) -> set[str]:
-        """What the bounds of the loops depend on."""
-        return set(names_in(x for f in self.s.loops for x in (f.start, f.stop) if x is not None))
-
-    def test_roots(self) -> set[str]:
-        """What the tests of windows depend on."""
-        return {x for ops in self.s.tests for op in ops for x in names_in(operands(op))}
-
     def next_tile(self) -> None:
         """Goes on to the next tile of a computing warpgroup."""
         if self.schedule.order == "static":
@@ -336,184 +138,6 @@ class _Kernel:
         out.add(f"if (lane == 0) arrive({self.barrier('tile_free', '(turn & 1)')});")
         out.add("turn++;")
 
-    # ---- the loading warpgroup
-
-    def load_role(self) -> None:
-        out = self.out
-        out.add(f"fewer_registers<{self.schedule.loader}>();")
-        out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
-        saved = dict(self.scope.values)
-        together = self.s.together
-        if together:
-            out.add("const int lane = threadIdx.x & 31;")
-        one = "" if together else " && (threadIdx.x & 31) == 0"
-        for k, tiles in enumerate(self.plan.loaders):
-            with out.block(f"{'else ' if k else ''}if (warp == {k}{one})"):
-                for t in tiles:
-                    if t.axis == self.s.stream:
-                        out.add(f"Cursor<{self.schedule.stages}> {t.name}_next(1);")
-                out.add("int tile = blockIdx.x;")
-                out.add("int turn = 0;")
-                with out.block("while (tile < tiles)"):
-                    self.load_tile(tiles)
-                    self.load_next(k)
-            self.scope.values = dict(saved)
-
-    def load_tile(self, tiles: tuple[Tile, ...]) -> None:
-        out = self.out
-        self.locate()
-        streamed = [t for t in tiles if t.axis == self.s.stream]
-        coordinates = {x for t in tiles for x in names_in(t.index)}
-        if not streamed:
-            self.scalars(coordinates)
-            lone = "if (lane == 0) " if self.s.together else ""
-            with out.block(f"{lone}for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
-                out.add(f"wait({self.barrier('query_free', 'w')}, (turn & 1) ^ 1);")
-                total = sum(self.plan.rooms[t.name].bytes for t in tiles)
-                out.add(f"expect({self.barrier('query_full', 'w')}, {total});")
-                for t in tiles:
-                    self.copy(
-                        t,
-                        f"{self.address(t.name)} + w * {self.plan.rooms[t.name].bytes}",
-                        self.barrier("query_full", "w"),
-                        "origin + w * 64",
-                        ROWS,
-                    )
-            return
-        self.scalars(coordinates | self.bound_roots() | self.test_roots())
-        self.bounds()
-        for k in range(len(self.s.loops)):
-            if self.s.chosen:
-                self.tested(k, streamed)
-                continue
-            out.add("#pragma unroll 1")
-            with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
-                out.add(f"const int window = start_{k} + n * {self.s.columns};")
-                for t in streamed:
-                    with out.block("if (lane == 0)" if self.s.together else ""):
-                        self.window_in(t, None)
-                    out.add(f"{t.name}_next.step();")
-        if self.s.chosen and any(t.name == announcing(self.s).ring for t in streamed):
-            self.last_word(announcing(self.s).ring)
-
-    def window_in(self, t: Tile, word: str | None) -> None:
-        """The copy of a window into the next stage, with word of what it is."""
-        cursor = f"{t.name}_next"
-        self.out.add(f"wait({self.barrier(t.name + '_free', cursor + '.stage')}, {cursor}.parity);")
-        full = self.barrier(t.name + "_full", cursor + ".stage")
-        if word is not None:
-            self.out.add(f"shared_put({self.word(cursor)}, {word});")
-        self.out.add(f"expect({full}, {t.bytes});")
-        self.copy(t, f"{self.address(t.name)} + {cursor}.stage * {t.bytes}", full, "window", t.rows)
-
-    def word(self, cursor: str) -> str:
-        """Where the word of a stage is."""
-        return f"shared + {self.plan.rooms['word'].offset} + 4 * {cursor}.stage"
-
-    def tested(self, k: int, streamed: list[Tile]) -> None:
-        """The windows of a loop that count: each thread of the warp tests one of 32, then they are copied in order."""
-        out, s = self.out, self.s
-        with out.block(f"for (int first = 0; first < windows_{k}; first += 32)"):
-            out.add("int block = -1;")
-            saved = dict(self.scope.values)
-            with out.block(f"if (first + lane < windows_{k})"):
-                out.add(f"const int window = start_{k} + (first + lane) * {s.columns};")
-                for op in s.tests[k]:
-                    self.scope.declare(op)
-                for n, b in enumerate(s.blocks):
-                    if b.number == k:
-                        parts = [
-                            f"{'' if yes else '!'}{self.scope.operand(c, None).text}"
-                            for c, yes in b.choice
-                        ]
-                        out.add(f"if ({' && '.join(parts) or 'true'}) block = {n};")
-            self.scope.values = saved
-            with out.block(
-                "for (u32 left = __ballot_sync(FULL, block >= 0); left; left &= left - 1)"
-            ):
-                out.add(
-                    "const int from = __ffs(left) - 1, chosen = __shfl_sync(FULL, block, from);"
-                )
-                out.add(f"const int window = start_{k} + (first + from) * {s.columns};")
-                with out.block("if (lane == 0)"):
-                    for t in streamed:
-                        heard = t.name == announcing(s).ring
-                        self.window_in(t, f"window << {self.bits} | chosen" if heard else None)
-                for t in streamed:
-                    out.add(f"{t.name}_next.step();")
-
-    @property
-    def bits(self) -> int:
-        """The bits of a word that say which block it is."""
-        return 2 if len(self.s.blocks) <= 4 else 3
-
-    def last_word(self, ring: str) -> None:
-        """A stage without a copy, which says that the tile is at its end."""
-        cursor = f"{ring}_next"
-        with self.out.block("if (lane == 0)"):
-            self.out.add(
-                f"wait({self.barrier(ring + '_free', cursor + '.stage')}, {cursor}.parity);"
-            )
-            self.out.add(f"shared_put({self.word(cursor)}, -1);")
-            self.out.add(f"arrive({self.barrier(ring + '_full', cursor + '.stage')});")
-        self.out.add(f"{cursor}.step();")
-
-    def load_next(self, warp: int) -> None:
-        """The next tile: warp 0 takes it from the counter and tells the others."""
-        out = self.out
-        if self.schedule.order == "static":
-            out.add("tile += gridDim.x; turn++;")
-            return
-        slot = f"shared + {self.plan.rooms['tile'].offset} + 4 * (turn & 1)"
-        full, free = (
-            self.barrier("tile_full", "(turn & 1)"),
-            self.barrier("tile_free", "(turn & 1)"),
-        )
-        together = self.s.together
-        if warp == 0:
-            with out.block("if (lane == 0)" if together else ""):
-                out.add("const u32 taken = atomicAdd(counter, 1u);")
-                out.add(
-                    "if (taken == (u32)tiles - 1) *counter = 0;   // the last one of this launch leaves it ready for the next"
-                )
-                out.add("tile = taken + gridDim.x;")
-                out.add(f"wait({free}, ((turn >> 1) & 1) ^ 1);")
-                out.add(f"shared_put({slot}, tile);")
-                out.add(f"arrive({full});")
-            if together:
-                out.add("tile = __shfl_sync(FULL, tile, 0);")
-        else:
-            out.add(f"wait({full}, (turn >> 1) & 1);")
-            out.add(f"tile = shared_get({slot});")
-            if together:
-                out.add("__syncwarp();   // all have read it")
-            out.add(f"{'if (lane == 0) ' if together else ''}arrive({free});")
-        out.add("turn++;")
-
-    def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
-        """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""
-        m = self.map(t, rows)
-        others = [self.scope.operand(x, None) for x in t.index if x not in (t.axis, t.feature)]
-        rest = "".join(f", (int)({e.text})" for e in others)
-        if m.map is not None and m.map.slabs:
-            self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")
-            return
-        for k in range(t.slabs):
-            self.out.add(
-                f"copy_in({to} + {k * rows * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
-            )
-
-    def map(self, t: Tile, rows: int) -> Parameter:
-        """The tensor map argument of a tile."""
-        slabs = t.width % 64 == 0 and len(t.index) < 5
-        m = Map_(t.tensor, t.index.index(t.feature), t.index.index(t.axis), rows, t.width, slabs)
-        if t.name not in self.maps:
-            name = self.names.fresh(f"{t.name}_map")
-            self.maps[t.name] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
-        return self.maps[t.name]
-
-    # ---- a computing warpgroup
-
     def compute_role(self) -> None:
         out, c, s = self.out, self.schedule, self.s
         _, high = c.registers
@@ -527,14 +151,12 @@ class _Kernel:
         ahead, late = self.rings()
         for t in s.rings:
             if t.name in ahead:
-                out.add(
-                    f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)}); Cursor<{c.stages}> {t.name}_ahead(0);"
-                )
+                out.add(f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)});")
+                out.add(f"Cursor<{c.stages}> {t.name}_ahead(0);")
             if t.name in late:
-                slab = t.rows * 128
-                out.add(
-                    f"const u64 {t.name}_columns = columns_descriptor({self.address(t.name)}, {slab}); Cursor<{c.stages}> {t.name}_late(0);"
-                )
+                place = f"columns_descriptor({self.address(t.name)}, {t.rows * 128})"
+                out.add(f"const u64 {t.name}_columns = {place};")
+                out.add(f"Cursor<{c.stages}> {t.name}_late(0);")
         for name in self.registers.heads:
             out.add(f"float {name}[{s.columns // 2}];")
         for name in self.registers.weights:
@@ -565,9 +187,9 @@ class _Kernel:
         out.add(
             f"int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
         )
-        needed = set() if s.chosen else self.bound_roots()
+        needed = set[str]() if s.chosen else self.bound_roots()
         for b in s.blocks:
-            needed |= {x for op in _all(b.middle) for x in names_in(operands(op))}
+            needed |= {x for op in walk(b.middle) for x in names_in(operands(op))}
         needed |= {x for op in s.epilogue for x in names_in(operands(op))}
         self.scalars(needed)
         if not s.chosen:
@@ -594,8 +216,6 @@ class _Kernel:
         if s.chosen:
             self.step(ending(s))
         Epilogue(self.scope, self.plan, self.registers, self.maps).write()
-
-    # ---- steps
 
     def step(self, step: Step) -> None:
         """One step of the plan."""
@@ -753,10 +373,12 @@ class _Kernel:
             out.add(f"pin({name});")
         for t in b.tails:
             stage = f"(u64)({t.value.name}_late.stage * {t.value.bytes >> 4})"
-            out.add(
-                f"weights_by_columns_{t.value.dtype}<{self.s.columns // 16}>({self.registers.slots[t.slot]}, {weights[t.x]}, "
-                f"{t.value.name}_columns + {stage});   // {self.s.slots[t.slot].name} += contract({t.x}, {t.value.name}, over={self.s.stream})"
+            call = f"weights_by_columns_{t.value.dtype}<{self.s.columns // 16}>"
+            args = (
+                f"{self.registers.slots[t.slot]}, {weights[t.x]}, {t.value.name}_columns + {stage}"
             )
+            what = f"contract({t.x}, {t.value.name}, over={self.s.stream})"
+            out.add(f"{call}({args});   // {self.s.slots[t.slot].name} += {what}")
         out.add("group_commit();")
 
     def settle(self, step: Settle) -> None:
@@ -771,67 +393,3 @@ class _Kernel:
                 out.add(f"pin({self.registers.slots[t.slot]});")
             for name in self.registers.weights:
                 out.add(f"pin({name});")
-
-
-def _all(ops: tuple[Op, ...]) -> list[Op]:
-    out: list[Op] = []
-    for op in ops:
-        out.append(op)
-        if isinstance(op, If):
-            out += [*_all(op.then), *_all(op.orelse)]
-    return out
-
-
-def _position(name: str) -> object:
-    from tilec.backends.cuda.hopper.expression import POSITION, Expression
-
-    return Expression(name, "int", POSITION)
-
-
-# ---- instructions
-
-
-def _registers(n: int, start: int = 0) -> str:
-    return ", ".join(f"%{i + start}" for i in range(n))
-
-
-def _wgmma_shared(n: int, dtype: str) -> str:
-    count = n // 2
-    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    return f"""template<int ADD> DEVICE void wgmma_{dtype}(float (&d)[{count}], u64 a, u64 b) {{
-  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"
-    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{_registers(count)}}}, %{count}, %{count + 1}, p, 1, 1, 0, 0;\\n}}\\n"
-    : {outs} : "l"(a), "l"(b), "n"(ADD));
-}}
-"""
-
-
-def _wgmma_registers(n: int, dtype: str) -> str:
-    count = n // 2
-    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    return f"""DEVICE void wgmma_{dtype}(float (&d)[{count}], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {{
-  asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{_registers(count)}}}, {{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}, %{count + 4}, 1, 1, 1, 1;\\n"
-    : {outs} : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
-}}
-"""
-
-
-_LOOP_ROWS = """// d += a · bᵀ over STEPS times 16 of the contracted axis; slabs of 64 are SLAB_A and SLAB_B bytes apart
-template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> DEVICE void rows_by_rows_TYPE(float (&d)[N], u64 a, u64 b) {
-#pragma unroll
-  for (int k = 0; k < STEPS; k++) {
-    const u64 x = a + (u64)(((k / 4) * SLAB_A + (k % 4) * 32) >> 4), y = b + (u64)(((k / 4) * SLAB_B + (k % 4) * 32) >> 4);
-    if (k == 0 && !ADD) wgmma_TYPE<0>(d, x, y); else wgmma_TYPE<1>(d, x, y);
-  }
-}
-"""
-_LOOP_COLUMNS = """// d += p · v over STEPS times 16 rows of v
-template<int STEPS, int N, int M> DEVICE void weights_by_columns_TYPE(float (&d)[N], u32 (&p)[M], u64 v) {
-#pragma unroll
-  for (int k = 0; k < STEPS; k++) wgmma_TYPE(d, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], v + (u64)((k * 2048) >> 4));
-}
-"""
-_LOOPS = _LOOP_ROWS + _LOOP_COLUMNS
-
-
-__all__ = ["Load", "Parameter", "Source", "emit"]

@@ -1,11 +1,14 @@
 """Emits what follows the loops: the ops on accumulators and row values, and the stores.
 
-An output of rows and features leaves through shared memory, as a bulk copy that clips what lies beyond the tensor, or straight
-from the registers.
+An output of rows and features leaves through shared memory, as a bulk copy that clips what lies beyond the tensor, or
+straight from the registers.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tilec.backends.cuda.hopper.analysis import Registers
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
     POSITION,
@@ -14,19 +17,22 @@ from tilec.backends.cuda.hopper.expression import (
     literal,
     pointwise,
 )
-from tilec.backends.cuda.hopper.fragments import Registers, Scope
 from tilec.backends.cuda.hopper.plan import Plan, padded
 from tilec.backends.cuda.hopper.schedule import ROWS
+from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dataflow import definitions, names_in
 from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
+
+if TYPE_CHECKING:
+    from tilec.backends.cuda.hopper.source import Parameter
 
 
 class Epilogue:
     """Emits the epilogue of a tile. `maps` takes the maps of outputs."""
 
     def __init__(
-        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, object]
+        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
     ) -> None:
         self.scope, self.plan, self.registers, self.maps = scope, plan, registers, maps
         self.s, self.out, self.names = plan.structure, scope.out, scope.names
@@ -263,14 +269,14 @@ class Epilogue:
         )
 
     def end_copy(self, op: Store, feature: str, width: int) -> None:
-        from tilec.backends.cuda.hopper.emit import Map_, Parameter
+        from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 
         out = self.out
         slabs = width % 64 == 0 and len(op.index) < 5
         name = f"{self.names.of(op.tensor)}_map"
         if op.tensor not in self.maps:
             name = self.names.fresh(name)
-            m = Map_(
+            m = CopyMap(
                 op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs
             )
             self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
@@ -288,9 +294,8 @@ class Epilogue:
                 )
             else:
                 for k in range(-(-width // 64)):
-                    out.add(
-                        f"copy_out(&{name}, out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest});{self.scope.comment(op)}"
-                    )
+                    place = f"out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest}"
+                    out.add(f"copy_out(&{name}, {place});{self.scope.comment(op)}")
             out.add("copy_commit();")
 
     # ---- out of registers
@@ -312,16 +317,19 @@ class Epilogue:
         """Two columns at a time; of 16 columns a thread gathers 4 of a row first, where rows are whole."""
         out, name = self.out, self.names.of(op.tensor)
         limit = self.scope.extent(self.s.row).text
+        if width % 4:
+            raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
+        self.scope.paired[op.tensor] = op.index.index(feature)
         with out.block("ROWS"):
-            out.add(
-                f"u32 left = pack_{dtype}(four[0][2 * r], four[0][2 * r + 1]), right = pack_{dtype}(four[1][2 * r], four[1][2 * r + 1]);"
-            )
+            out.add(f"u32 left = pack_{dtype}(four[0][2 * r], four[0][2 * r + 1]);")
+            out.add(f"u32 right = pack_{dtype}(four[1][2 * r], four[1][2 * r + 1]);")
             out.add("const u32 got = __shfl_xor_sync(FULL, (lane & 1) ? left : right, 1);")
             out.add(
                 "if (lane & 1) left = got; else right = got;   // now four columns that follow each other"
             )
             out.add("const int column = 16 * b16 + 8 * (lane & 1) + 2 * (lane & 2);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
+            place = f"*(uint2*)(&{name}[{offset}])"
             out.add(
-                f"if (row_i[r] < {limit} && column < {width}) *(uint2*)(&{name}[{offset}]) = make_uint2(left, right);{self.scope.comment(op)}"
+                f"if (row_i[r] < {limit} && column < {width}) {place} = make_uint2(left, right);{self.scope.comment(op)}"
             )

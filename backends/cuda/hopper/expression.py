@@ -93,10 +93,8 @@ def _float(x: float) -> str:
         (single,) = struct.unpack("f", struct.pack("f", x))
     except OverflowError:
         return "1e39" if x > 0 else "-1e39"
-    for digits in range(1, 10):
-        text = f"{single:.{digits}g}"
-        if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
-            break
+    texts = (f"{single:.{digits}g}" for digits in range(1, 10))
+    text = next(t for t in texts if struct.unpack("f", struct.pack("f", float(t)))[0] == single)
     return text if any(c in text for c in ".e") else text + ".0"
 
 

@@ -13,6 +13,7 @@ typedef unsigned short u16;
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define ROWS _Pragma("unroll") for (int r = 0; r < 2; r++)            // a thread's two rows of a fragment: g and g + 8
 #define EACH _Pragma("unroll") for (int x = 0; x < 4; x++)            // a thread's 2 x 2 elements of an 8-column block
+#define IN_ORDER asm volatile("" ::: "memory")   // keeps the blocks of a long loop from being computed all at once
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
 

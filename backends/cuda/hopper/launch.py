@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilec.backends.cuda.call import View
-from tilec.backends.cuda.hopper.emit import Map_, Parameter, Source
 from tilec.backends.cuda.hopper.expression import POSITION
+from tilec.backends.cuda.hopper.source import CopyMap, Parameter, Source
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
@@ -25,6 +25,10 @@ def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Numbe
             and n in [s for v in views.values() for s in v.shape]
         ):
             return f"a dimension is {n:,}; positions must be below 2 ** {POSITION}"
+    for name, feature in source.paired.items():
+        why = _unpaired(name, views[name], feature)
+        if why:
+            return why
     for p in source.parameters:
         if p.map is None:
             continue
@@ -43,7 +47,19 @@ def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Numbe
     return None
 
 
-def tensor_map(m: Map_, view: View) -> Any:
+def _unpaired(name: str, view: View, feature: int) -> str | None:
+    """Why an output cannot be written 8 bytes at a time."""
+    steps = [
+        s
+        for k, (n, s) in enumerate(zip(view.shape, view.strides, strict=True))
+        if n > 1 and k != feature
+    ]
+    if view.pointer % 8 or view.strides[feature] != 1 or any(s % 4 for s in steps):
+        return f"{name}: its rows do not begin at multiples of 8 bytes"
+    return None
+
+
+def tensor_map(m: CopyMap, view: View) -> Any:
     """A tensor map as a NumPy value of 128 bytes."""
     numpy, driver = (
         importlib.import_module("numpy"),

@@ -12,6 +12,7 @@ reads what has not arrived, and that none overwrites what is still being read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
@@ -89,7 +90,7 @@ class First:
 
 @dataclass(frozen=True)
 class Hear:
-    """Waits for the ring's next stage and for what the loading warp says of it: which window it is and which block it takes."""
+    """Waits for a ring's next stage, and hears from the loading warp which window it is and which block it takes."""
 
     ring: str
 
@@ -305,8 +306,7 @@ def ending(s: Structure) -> End:
     return End(ring, ring in {t.value.name for t in s.blocks[0].tails})
 
 
-def _rings(tiles: object) -> list[str]:
-    assert hasattr(tiles, "__iter__")
+def _rings(tiles: Iterable[Tile]) -> list[str]:
     return list(dict.fromkeys(t.name for t in tiles))
 
 
@@ -379,7 +379,7 @@ def _show(plan: Plan, step: Step) -> list[str]:
         case Hear():
             return [f"acquire {step.ring}, hear which window it is"]
         case Stream():
-            inner = []
+            inner: list[str] = []
             for k, steps in enumerate(step.blocks):
                 inner += [f"block {k}", *("  " + x for y in steps for x in _show(plan, y))]
             return [

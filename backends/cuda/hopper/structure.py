@@ -211,7 +211,7 @@ class _Recogniser:
         for op in between:
             if not isinstance(op, For) and any(v.type.axes for v in op.results):
                 raise Refused("it computes tiles between its loops")
-        prologue = [op for op in self.grid.body[:first]]
+        prologue = list(self.grid.body[:first])
         prologue += [op for op in between if not isinstance(op, For)]
         known = {v.name for op in prologue for v in op.results}
         if any(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 _WORDS = """
@@ -37,7 +37,7 @@ class Lines:
         ]
 
     @contextmanager
-    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+    def block(self, head: str, tail: str = "}") -> Generator[None]:
         """A block in braces."""
         self.add(head + " {" if head else "{")
         self.depth += 1

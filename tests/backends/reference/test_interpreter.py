@@ -239,6 +239,7 @@ REDUCTIONS = [
     ("max", "i64", [], -(2**63)),
     ("min", "i64", [], 2**63 - 1),
     ("mean", "f64", [1.0, 4.0], 2.5),
+    ("mean", "f64", [], NAN),
     ("logsumexp", "f64", [], -INF),
     ("logsumexp", "f64", [-INF, -INF], -INF),
     ("logsumexp", "f64", [INF, 0.0], INF),

@@ -1,6 +1,6 @@
 // A Hopper multiprocessor on one CPU thread: runs a generated kernel's text with every thread of a block as a fiber.
-// Bulk copies arrive late and at random, wgmma groups finish as late as they may, and threads take turns at random: a
-// missing wait or an early release gives wrong numbers or a deadlock, which is reported.
+// Bulk copies arrive late and at random, wgmma groups are done at once or as late as they may be, and threads take turns at
+// random: a missing wait or an early release gives wrong numbers or a deadlock, which is reported.
 #include <ucontext.h>
 #include <cmath>
 #include <cstdint>
@@ -28,6 +28,7 @@ typedef uint16_t u16;
 #define QUIET_NAN NAN
 #define FULL 0xffffffffu
 #define MOST 0x7fffffff
+#define IN_ORDER
 #define TANH_REACH 0.39f
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define ROWS for (int r = 0; r < 2; r++)
@@ -43,7 +44,7 @@ struct Fiber { ucontext_t context; char* stack; bool over = false; int thread; c
 struct Rendezvous { int arrived = 0; u64 round = 0; std::vector<u64> put, got; };
 struct Barrier { int count = 0, pending = 0; i64 bytes = 0; u32 phase = 0; };
 struct Named { int arrived = 0; u64 round = 0; };
-struct Copy { u32 to; const Description* map; u32 full; int at[5]; };
+struct Copy { u32 to; const Description* map; u32 full; int at[5]; u64 due; };
 struct Product { std::function<void()> run; };
 struct Group { std::vector<Product> open; std::deque<std::vector<Product>> under_way; };
 
@@ -59,7 +60,7 @@ inline std::vector<Group> groups;
 inline std::vector<Copy> copies;
 inline std::vector<std::vector<std::function<void()>>> leaving;
 inline Rendezvous block_meet;
-inline u64 random_state = 1, idle;
+inline u64 random_state = 1, idle, now;
 #define memory arena_memory
 inline unsigned char* arena_memory = arena;
 
@@ -171,10 +172,12 @@ inline void deliver(const Copy& c) {
 }
 template<class... C> inline void copy_in(u32 to, const TensorMap* map, u32 full, C... c) {
   if ((int)sizeof...(c) != map->description->rank) fail("a copy has another rank than its map");
-  copies.push_back(Copy{to, map->description, full, {c...}});
+  Copy copy{to, map->description, full, {c...}, 0};
+  copy.due = now + (draw(4) ? draw(100) : draw(4000));   // most arrive soon
+  copies.push_back(copy);
 }
 template<class... C> inline void copy_out(const TensorMap* map, u32 from, C... c) {
-  const Copy copy{from, map->description, 0, {c...}};
+  const Copy copy{from, map->description, 0, {c...}, 0};
   leaving[threadIdx.x].push_back([copy] {
     each_box(*copy.map, copy.at, [&](u32 place, bool inside, i64 to) {
       if (inside) memcpy(copy.map->base + to, arena + swizzled(copy.to + place), 2);
@@ -221,13 +224,20 @@ inline u64 columns_descriptor(u32 a, u32 slab) { return (u64)slab << 32 | a; }
 inline void group_fence() {}
 inline void group_commit() {
   meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "commit");
-  if (threadIdx.x % 128 == 0) { Group& g = groups[my_group()]; g.under_way.push_back(g.open); g.open.clear(); }
+  if (threadIdx.x % 128 == 0) {   // products may be done at once, or not before they must
+    Group& g = groups[my_group()];
+    const bool early = g.under_way.empty() && draw(2);
+    if (early) for (auto& p : g.open) p.run();
+    g.under_way.push_back(early ? std::vector<Product>() : g.open);
+    g.open.clear();
+  }
   meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "commit");
 }
 template<int PENDING> inline void group_wait() {
   meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "group_wait");
   if (threadIdx.x % 128 == 0) {
     Group& g = groups[my_group()];
+    for (int n = (int)draw(100); n > 0; n--) { idle = 0; pause_at("group_wait"); }
     while ((int)g.under_way.size() > PENDING) { for (auto& p : g.under_way.front()) p.run(); g.under_way.pop_front(); }
   }
   meet(groups_meet[my_group()], 128, threadIdx.x % 128, 0, "group_wait");
@@ -341,10 +351,11 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
         swapcontext(&scheduler, &f.context);
         if (f.over) alive--;
       }
-      if (!copies.empty() && draw(8) == 0) {
-        const size_t k = draw((u32)copies.size());
+      now++;
+      for (size_t k = 0; k < copies.size(); k++) {
+        if (copies[k].due > now) continue;
         const Copy c = copies[k];
-        copies.erase(copies.begin() + k);
+        copies.erase(copies.begin() + k--);
         deliver(c);
         idle = 0;
       }

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.backends.cuda.hopper.emit import Map_, Source
 from tilec.backends.cuda.hopper.launch import blocks
+from tilec.backends.cuda.hopper.source import CopyMap, Source
 from tilec.scalar import Number
 
 HERE = Path(__file__).parent
@@ -114,7 +114,7 @@ def build(source: Source, folder: Path | None = None) -> ctypes.CDLL:
         file = folder / f"{key}.cpp"
         file.write_text(text)
         flags = [
-            "-O2",
+            "-O1",
             "-std=c++17",
             "-shared",
             "-fPIC",
@@ -134,7 +134,7 @@ def build(source: Source, folder: Path | None = None) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def description(m: Map_, array: np.ndarray) -> Description:
+def description(m: CopyMap, array: np.ndarray) -> Description:
     """What a tensor map of an array says."""
     others = [k for k in range(array.ndim) if k not in (m.feature, m.row)]
     if m.slabs:

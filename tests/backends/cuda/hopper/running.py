@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from tests.backends.cuda.hopper import emulator
 
 import tilec
+from tests.backends.cuda.hopper import emulator
 from tilec import pipeline
 from tilec.arrays import numpy_dtype
 from tilec.backends.cuda import call
 from tilec.backends.cuda.hopper import compile as hopper
-from tilec.backends.cuda.hopper.emit import Source
+from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.reference import interpreter
 from tilec.ir import Buffer, Grid, Kernel, Output
 from tilec.scalar import evaluate

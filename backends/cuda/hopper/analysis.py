@@ -1,0 +1,312 @@
+"""What is stored of a block, what of it is needed, and how the end of the axis is cut off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tilec.backends.cuda.hopper.expression import (
+    Expression,
+)
+from tilec.backends.cuda.hopper.scope import Scope
+from tilec.backends.cuda.hopper.structure import Block, Refused
+from tilec.dataflow import names_in
+from tilec.ir import (
+    ABSENT,
+    Body,
+    Cast,
+    If,
+    Load,
+    Map,
+    Op,
+    Operand,
+    Reduce,
+    Yield,
+    operands,
+    walk,
+)
+
+HEAVY = frozenset(
+    ["tanh", "div", "floordiv", "mod", "pow", "sin", "cos", "erf", "log", "log2", "uniform"]
+)
+"""Functions of which a whole fragment at once takes too many registers."""
+
+
+@dataclass
+class Root:
+    """Something made of each element: a reduction (`op`), packed weights or a stored fragment (`array`).
+
+    `factor`: what the reduction of `value` is multiplied by.
+    """
+
+    what: str
+    value: str
+    op: Reduce | None = None
+    array: str = ""
+    dtype: str = ""
+    factor: float | None = None
+
+
+@dataclass
+class Registers:
+    """The arrays of a thread that outlive a block: heads, weights, accumulators, carried row values."""
+
+    heads: tuple[str, ...]
+    weights: tuple[str, ...]
+    slots: tuple[str, ...]
+    partial: set[int] = field(default_factory=set[int])
+
+
+class Analysis:
+    """A block and what is known of it before it is emitted."""
+
+    def __init__(
+        self, scope: Scope, block: Block, registers: Registers, ragged: bool, first: bool
+    ) -> None:
+        self.scope, self.block, self.registers = scope, block, registers
+        self.ragged, self.first = ragged, first
+        scope.whole = not ragged
+        self.out, self.names, self.structure = scope.out, scope.names, scope.structure
+        s = self.structure
+        self.defs: dict[str, Op] = {v.name: op for op in walk(block.middle) for v in op.results}
+        self.arrays: dict[str, str] = {}
+        heads = list(block.heads)
+        used_as_init = {h.init for h in heads}
+        for h, array in zip(
+            [h for h in heads if h.name not in used_as_init], registers.heads, strict=True
+        ):
+            self.arrays[h.name] = array
+        self.slot_of: dict[str, int] = {a: k for k, a in enumerate(block.args)}
+        for k, a in enumerate(block.args):
+            if not s.slots[k].width:
+                scope.values[a] = Expression(registers.slots[k], "float")
+        self.packs = self._packs()
+        self.partial: set[str] = {block.args[k] for k in registers.partial}
+        self.totals: dict[str, str] = {}
+        self.pending: list[Root] = []
+        self.factors: dict[str, float] = {}
+        self.rough = not first and any(isinstance(op, If) for op in block.middle)
+        self.conditions: list[str] = []
+        self.keep = self._kept()
+        self.heavy = any(isinstance(op, Map) and op.fn in HEAVY for op in walk(block.middle))
+        self.late = [n for n in self.keep if self.rough and self._bends(n)]
+        self.needed = self._needed()
+        self.cut = self._cut() if ragged else frozenset[str]()
+
+    def _packs(self) -> dict[str, list[tuple[str, str]]]:
+        """The arrays that each fragment value is packed into."""
+        out: dict[str, list[tuple[str, str]]] = {}
+        arrays = iter(self.registers.weights)
+        by_name: dict[str, str] = {}
+        for t in self.block.tails:
+            if t.x not in by_name:
+                by_name[t.x] = next(arrays)
+                self._pack(t.x, by_name[t.x], t.value.dtype, out)
+        return out
+
+    def _pack(self, x: str, array: str, dtype: str, out: dict[str, list[tuple[str, str]]]) -> None:
+        op = self.defs.get(x)
+        if isinstance(op, If):
+            k = [v.name for v in op.results].index(x)
+            for region in (op.then, op.orelse):
+                end = region[-1]
+                assert isinstance(end, Yield)
+                y = end.values[k]
+                if not isinstance(y, str):
+                    raise Refused("it weighs by a literal")
+                self._pack(y, array, dtype, out)
+            return
+        out.setdefault(x, []).append((array, dtype))
+
+    def _kept(self) -> dict[str, str]:
+        """Fragment values that are stored: dear, and used in both arms of the computation."""
+        out: dict[str, str] = {}
+        regions = self._regions()
+        for op in self.block.middle:
+            if not isinstance(op, (Map, Cast, Load)) or not self.is_fragment(op):
+                continue
+            name = op.result.name
+            users = sum(
+                name in operands(o) and not isinstance(o, Yield) for body in regions for o in body
+            )
+            if users < 2 or self.cost(name, out) < 2:
+                continue
+            factor = self._factor(op)
+            if factor is not None:
+                self.factors[name] = factor
+            source = self.reusable(name)
+            out[name] = (
+                source if source is not None else self.names.fresh(self.names.of(name) + "_kept")
+            )
+        return out
+
+    def _bends(self, name: str) -> bool:
+        """Whether a value is computed with functions that are short for common arguments."""
+        return any(self.is_short(op) for x in self._inputs(name) if (op := self.defs.get(x)))
+
+    def is_short(self, op: Op) -> bool:
+        """Whether an op of elements has a form for common arguments: a small tanh, a division by what is not extreme."""
+        if not isinstance(op, Map) or not self.is_fragment(op):
+            return False
+        return op.fn == "tanh" or (op.fn == "div" and self.is_fixed(op.args[1]))
+
+    def is_fixed(self, x: Operand) -> bool:
+        """Whether an operand is a scalar or row value of the program."""
+        return isinstance(x, str) and self.structure.stream not in self.scope.axes(x)
+
+    def _factor(self, op: Op) -> float | None:
+        """The positive factor of a masked value, which need not be applied before it is stored: c · -inf is -inf."""
+        if not isinstance(op, Map) or not _masked(op) or len(set(op.args[1:])) != 2:
+            return None
+        (x,) = (y for y in op.args[1:] if y != -math.inf)
+        inner = self.defs.get(str(x))
+        if not isinstance(inner, Map) or inner.fn != "mul" or not self.is_fragment(inner):
+            return None
+        return next((c for c in inner.args if isinstance(c, float) and 0.0 < c < math.inf), None)
+
+    def _regions(self) -> list[Body]:
+        out: list[Body] = [self.block.middle]
+        for op in self.block.middle:
+            if isinstance(op, If):
+                out += [op.then, op.orelse]
+        return out
+
+    def cost(self, name: str, kept: dict[str, str]) -> int:
+        """How many operations an element takes, beyond stored ones; one that folds into its user is free."""
+        op = self.defs.get(name)
+        if name in self.arrays or name in kept or op is None or not self.is_fragment(op):
+            return 0
+        return 1 + sum(self.cost(x, kept) for x in names_in(operands(op)))
+
+    def reusable(self, name: str) -> str | None:
+        """The array of a head that is not looked at but to compute this value."""
+        feeds = self._inputs(name)
+        for h, array in self.arrays.items():
+            users = [
+                o.result.name for o in walk(self.block.middle) if h in operands(o) and o.results
+            ]
+            if h in feeds and all(self._leads_only(u, name) for u in users):
+                return array
+        return None
+
+    def _inputs(self, name: str) -> set[str]:
+        op = self.defs.get(name)
+        return {name} | (
+            set().union(*(self._inputs(x) for x in names_in(operands(op)))) if op else set()
+        )
+
+    def _leads_only(self, user: str, name: str) -> bool:
+        if user == name:
+            return True
+        op = self.defs.get(user)
+        if op is None or not isinstance(op, (Map, Cast, Load)) or not self.is_fragment(op):
+            return False
+        users = [o for o in walk(self.block.middle) if user in operands(o)]
+        return bool(users) and all(
+            o.results and self._leads_only(o.results[0].name, name) for o in users
+        )
+
+    def _needed(self) -> set[str]:
+        """The values that the yields and tails depend on; in the first window by way of exact arms alone."""
+        seen: set[str] = set()
+        todo = [*names_in(self.block.yields), *(t.x for t in self.block.tails)]
+        todo += [x for x in self.block.bases.values() if isinstance(x, str)]
+        while todo:
+            x = todo.pop()
+            op = self.defs.get(x)
+            if x in seen or op is None:
+                continue
+            seen.add(x)
+            if isinstance(op, If):
+                end = op.orelse[-1]
+                assert isinstance(end, Yield)
+                todo += names_in(end.values)
+                seen.update(v.name for v in op.results)
+                if not self.first:
+                    last = op.then[-1]
+                    assert isinstance(last, Yield)
+                    todo += [*names_in(last.values), *names_in((op.cond,))]
+            else:
+                todo += names_in(operands(op))
+        return seen
+
+    def _cut(self) -> frozenset[str]:
+        """The values that are made -inf beyond the axis's end, where that leaves every reduction as it is.
+
+        These are stored values with a mask of their own, or else the heads. Empty: each reduction guards itself.
+        """
+        masked = [n for n in self.keep if _masked(self.defs[n])]
+        heads = [h for h, array in self.arrays.items() if array not in self.keep.values()]
+        for cut in (frozenset(masked), frozenset([*masked, *heads])):
+            if cut and all(self._harmless(r, cut) for r in self._sinks()):
+                return cut
+        return frozenset()
+
+    def _sinks(self) -> list[tuple[str, str]]:
+        """What is reduced along the stream: values, and whether -inf or 0 leaves the reduction as it is."""
+        out = [
+            (str(op.args[0]), op.fn)
+            for op in walk(self.block.middle)
+            if isinstance(op, Reduce) and op.fn != "all"
+        ]
+        return out + [(x, "sum") for x in self.packs]
+
+    def _harmless(self, sink: tuple[str, str], cut: frozenset[str]) -> bool:
+        x, fn = sink
+        if fn == "sum":
+            return self._zero(x, cut)
+        return fn in ("max", "maxnum") and self._lowest(x, cut)
+
+    def _lowest(self, x: Operand, cut: frozenset[str]) -> bool:
+        """Whether a value is -inf where the cut ones are."""
+        if x in cut or x == -math.inf:
+            return True
+        op = self.defs.get(str(x))
+        match op:
+            case Map(fn="mul", args=args):
+                return any(
+                    isinstance(c, float) and c > 0.0 and self._lowest(y, cut)
+                    for y, c in (args, args[::-1])
+                )
+            case Map(fn="div", args=(y, c)):
+                return isinstance(c, float) and c > 0.0 and self._lowest(y, cut)
+            case Map(fn="sub", args=(y, z)):
+                return self._lowest(y, cut) and not self._lowest(z, cut)
+            case Map(fn="add", args=args):
+                return any(self._lowest(y, cut) for y in args)
+            case Map(fn="select", args=(_, a, b)):
+                return self._lowest(a, cut) and self._lowest(b, cut)
+            case _:
+                return False
+
+    def _zero(self, x: Operand, cut: frozenset[str]) -> bool:
+        """Whether a value is 0 where the cut ones are -inf."""
+        op = self.defs.get(str(x))
+        match op:
+            case Map(fn="exp" | "exp2" | "sigmoid", args=(y,)):
+                return self._lowest(y, cut)
+            case Map(fn="select", args=(_, a, b)):
+                return all(y == 0 or y == ABSENT or self._zero(y, cut) for y in (a, b))
+            case Cast(x=y):
+                return self._zero(y, cut)
+            case _:
+                return False
+
+    def total(self, x: str) -> None:
+        """Adds up the parts of a sum, once."""
+        if x not in self.partial:
+            return
+        self.partial.discard(x)
+        part = self.scope.values[x].text
+        name = self.names.fresh(f"{part}_total")
+        self.out.add(f"float {name}[2]; ROWS {name}[r] = quad_sum({part}[r]);")
+        self.scope.values[x] = Expression(name, "float")
+
+    def is_fragment(self, op: Op) -> bool:
+        """Whether an op's result has rows and columns."""
+        return set(op.result.type.axes) == {self.structure.row, self.structure.stream}
+
+
+def _masked(op: Op) -> bool:
+    """Whether an op replaces elements by -inf."""
+    return isinstance(op, Map) and op.fn == "select" and -math.inf in op.args[1:]

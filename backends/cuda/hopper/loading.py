@@ -1,0 +1,180 @@
+"""The loading warpgroup: a warp per ring of tiles, and one for the rows."""
+
+from __future__ import annotations
+
+from tilec.backends.cuda.hopper.plan import (
+    announcing,
+)
+from tilec.backends.cuda.hopper.roles import Roles
+from tilec.backends.cuda.hopper.schedule import ROWS
+from tilec.backends.cuda.hopper.source import CopyMap, Parameter
+from tilec.backends.cuda.hopper.structure import Tile
+from tilec.dataflow import names_in
+
+
+class Loading(Roles):
+    """Writes the loading warpgroup."""
+
+    def load_role(self) -> None:
+        out = self.out
+        out.add(f"fewer_registers<{self.schedule.loader}>();")
+        out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
+        saved = dict(self.scope.values)
+        together = self.s.together
+        if together:
+            out.add("const int lane = threadIdx.x & 31;")
+        one = "" if together else " && (threadIdx.x & 31) == 0"
+        for k, tiles in enumerate(self.plan.loaders):
+            with out.block(f"{'else ' if k else ''}if (warp == {k}{one})"):
+                for t in tiles:
+                    if t.axis == self.s.stream:
+                        out.add(f"Cursor<{self.schedule.stages}> {t.name}_next(1);")
+                out.add("int tile = blockIdx.x;")
+                out.add("int turn = 0;")
+                with out.block("while (tile < tiles)"):
+                    self.load_tile(tiles)
+                    self.load_next(k)
+            self.scope.values = dict(saved)
+
+    def load_tile(self, tiles: tuple[Tile, ...]) -> None:
+        out = self.out
+        self.locate()
+        streamed = [t for t in tiles if t.axis == self.s.stream]
+        coordinates = {x for t in tiles for x in names_in(t.index)}
+        if not streamed:
+            self.scalars(coordinates)
+            lone = "if (lane == 0) " if self.s.together else ""
+            with out.block(f"{lone}for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
+                out.add(f"wait({self.barrier('query_free', 'w')}, (turn & 1) ^ 1);")
+                total = sum(self.plan.rooms[t.name].bytes for t in tiles)
+                out.add(f"expect({self.barrier('query_full', 'w')}, {total});")
+                for t in tiles:
+                    self.copy(
+                        t,
+                        f"{self.address(t.name)} + w * {self.plan.rooms[t.name].bytes}",
+                        self.barrier("query_full", "w"),
+                        "origin + w * 64",
+                        ROWS,
+                    )
+            return
+        self.scalars(coordinates | self.bound_roots() | self.test_roots())
+        self.bounds()
+        for k in range(len(self.s.loops)):
+            if self.s.chosen:
+                self.tested(k, streamed)
+                continue
+            out.add("#pragma unroll 1")
+            with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
+                out.add(f"const int window = start_{k} + n * {self.s.columns};")
+                for t in streamed:
+                    with out.block("if (lane == 0)" if self.s.together else ""):
+                        self.window_in(t, None)
+                    out.add(f"{t.name}_next.step();")
+        if self.s.chosen and any(t.name == announcing(self.s).ring for t in streamed):
+            self.last_word(announcing(self.s).ring)
+
+    def window_in(self, t: Tile, word: str | None) -> None:
+        """The copy of a window into the next stage, with word of what it is."""
+        cursor = f"{t.name}_next"
+        self.out.add(f"wait({self.barrier(t.name + '_free', cursor + '.stage')}, {cursor}.parity);")
+        full = self.barrier(t.name + "_full", cursor + ".stage")
+        if word is not None:
+            self.out.add(f"shared_put({self.word(cursor)}, {word});")
+        self.out.add(f"expect({full}, {t.bytes});")
+        self.copy(t, f"{self.address(t.name)} + {cursor}.stage * {t.bytes}", full, "window", t.rows)
+
+    def tested(self, k: int, streamed: list[Tile]) -> None:
+        """The windows of a loop that count: each thread of the warp tests one of 32, then they are copied in order."""
+        out, s = self.out, self.s
+        with out.block(f"for (int first = 0; first < windows_{k}; first += 32)"):
+            out.add("int block = -1;")
+            saved = dict(self.scope.values)
+            with out.block(f"if (first + lane < windows_{k})"):
+                out.add(f"const int window = start_{k} + (first + lane) * {s.columns};")
+                for op in s.tests[k]:
+                    self.scope.declare(op)
+                for n, b in enumerate(s.blocks):
+                    if b.number == k:
+                        parts = [
+                            f"{'' if yes else '!'}{self.scope.operand(c, None).text}"
+                            for c, yes in b.choice
+                        ]
+                        out.add(f"if ({' && '.join(parts) or 'true'}) block = {n};")
+            self.scope.values = saved
+            with out.block(
+                "for (u32 left = __ballot_sync(FULL, block >= 0); left; left &= left - 1)"
+            ):
+                out.add(
+                    "const int from = __ffs(left) - 1, chosen = __shfl_sync(FULL, block, from);"
+                )
+                out.add(f"const int window = start_{k} + (first + from) * {s.columns};")
+                with out.block("if (lane == 0)"):
+                    for t in streamed:
+                        heard = t.name == announcing(s).ring
+                        self.window_in(t, f"window << {self.bits} | chosen" if heard else None)
+                for t in streamed:
+                    out.add(f"{t.name}_next.step();")
+
+    def last_word(self, ring: str) -> None:
+        """A stage without a copy, which says that the tile is at its end."""
+        cursor = f"{ring}_next"
+        with self.out.block("if (lane == 0)"):
+            self.out.add(
+                f"wait({self.barrier(ring + '_free', cursor + '.stage')}, {cursor}.parity);"
+            )
+            self.out.add(f"shared_put({self.word(cursor)}, -1);")
+            self.out.add(f"arrive({self.barrier(ring + '_full', cursor + '.stage')});")
+        self.out.add(f"{cursor}.step();")
+
+    def load_next(self, warp: int) -> None:
+        """The next tile: warp 0 takes it from the counter and tells the others."""
+        out = self.out
+        if self.schedule.order == "static":
+            out.add("tile += gridDim.x; turn++;")
+            return
+        slot = f"shared + {self.plan.rooms['tile'].offset} + 4 * (turn & 1)"
+        full, free = (
+            self.barrier("tile_full", "(turn & 1)"),
+            self.barrier("tile_free", "(turn & 1)"),
+        )
+        together = self.s.together
+        if warp == 0:
+            with out.block("if (lane == 0)" if together else ""):
+                out.add("const u32 taken = atomicAdd(counter, 1u);")
+                out.add("// the last one of this launch leaves it ready for the next")
+                out.add("if (taken == (u32)tiles - 1) *counter = 0;")
+                out.add("tile = taken + gridDim.x;")
+                out.add(f"wait({free}, ((turn >> 1) & 1) ^ 1);")
+                out.add(f"shared_put({slot}, tile);")
+                out.add(f"arrive({full});")
+            if together:
+                out.add("tile = __shfl_sync(FULL, tile, 0);")
+        else:
+            out.add(f"wait({full}, (turn >> 1) & 1);")
+            out.add(f"tile = shared_get({slot});")
+            if together:
+                out.add("__syncwarp();   // all have read it")
+            out.add(f"{'if (lane == 0) ' if together else ''}arrive({free});")
+        out.add("turn++;")
+
+    def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
+        """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""
+        m = self.map(t, rows)
+        others = [self.scope.operand(x, None) for x in t.index if x not in (t.axis, t.feature)]
+        rest = "".join(f", (int)({e.text})" for e in others)
+        if m.map is not None and m.map.slabs:
+            self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")
+            return
+        for k in range(t.slabs):
+            self.out.add(
+                f"copy_in({to} + {k * rows * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
+            )
+
+    def map(self, t: Tile, rows: int) -> Parameter:
+        """The tensor map argument of a tile."""
+        slabs = t.width % 64 == 0 and len(t.index) < 5
+        m = CopyMap(t.tensor, t.index.index(t.feature), t.index.index(t.axis), rows, t.width, slabs)
+        if t.name not in self.maps:
+            name = self.names.fresh(f"{t.name}_map")
+            self.maps[t.name] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
+        return self.maps[t.name]

@@ -1,0 +1,302 @@
+"""One loop over a fragment: all that is made of its elements at a place in the program."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from tilec.backends.cuda.hopper.analysis import Analysis, Root
+from tilec.backends.cuda.hopper.expression import (
+    COLUMN,
+    ELEMENT,
+    POSITION,
+    Expression,
+    cast,
+    literal,
+    pointwise,
+)
+from tilec.backends.cuda.hopper.structure import Refused
+from tilec.dataflow import names_in
+from tilec.ir import (
+    Cast,
+    Load,
+    Map,
+    Operand,
+    Reduce,
+    operands,
+)
+
+COMBINE = {
+    "sum": "{0} + {1}",
+    "max": "max_nan({0}, {1})",
+    "min": "min_nan({0}, {1})",
+    "maxnum": "fmaxf({0}, {1})",
+}
+IDENTITY = {"sum": "0.f", "max": "NEG_INF", "min": "POS_INF", "maxnum": "NEG_INF"}
+QUAD = {"sum": "quad_sum", "max": "quad_max_nan", "min": "quad_min_nan", "maxnum": "quad_max"}
+
+
+class FragmentLoop:
+    """One loop over the blocks of 8 columns of a fragment."""
+
+    def __init__(self, block: Analysis, roots: list[Root]) -> None:
+        self.block, self.roots = block, roots
+        self.scope, self.out, self.names = block.scope, block.out, block.names
+        self.locals: dict[str, Expression] = {}
+        self.stored = {r.value: r.array for r in roots if r.what == "keep"}
+        self.declared: set[str] = set()
+        self.parts: dict[str, str] = {}
+        self.reach = ""
+        self.inverses: dict[str, str] = {}
+        self.mark = 0, 0
+
+    def write(self) -> None:
+        """The loop and what follows it: the ends of its reductions."""
+        out, s = self.out, self.block.structure
+        for r in self.roots:
+            self.settle(r.value)
+        sums = [r for r in self.roots if r.op is not None]
+        for r in sums:
+            assert r.op is not None
+            identity = IDENTITY[r.op.fn]
+            out.add(
+                f"float {self.part(r.op)}[4] = {{{', '.join([identity] * 4)}}};{self.scope.comment(r.op)}"
+            )
+        for r in self.roots:
+            if r.what == "keep" and r.array not in self.block.registers.heads:
+                out.add(f"float {r.array}[{s.columns // 2}];")
+        packed = {
+            r.value: self.names.fresh(self.names.of(r.value) + "_four")
+            for r in self.roots
+            if r.what == "pack"
+        }
+        self.mark = len(out.lines), out.depth
+        out.add("#pragma unroll")
+        with out.block(f"for (int c = 0; c < {s.columns // 8}; c++)"):
+            if self.block.heavy:
+                out.add("IN_ORDER;")
+            for name in packed.values():
+                out.add(f"float {name}[4];")
+            with out.block("EACH"):
+                out.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
+                for root in self.roots:
+                    self.element(root, packed)
+                for value, array in self.stored.items():
+                    e = self.locals[value]
+                    bare = (
+                        e.product[0] if value in self.block.factors and e.product else e.real().text
+                    )
+                    out.add(f"{array}[4 * c + x] = {bare};")
+            for root in self.roots:
+                if root.what == "pack":
+                    p = packed[root.value]
+                    out.add(f"{root.array}[2 * c] = pack_{root.dtype}({p}[0], {p}[1]);")
+                    out.add(f"{root.array}[2 * c + 1] = pack_{root.dtype}({p}[2], {p}[3]);")
+        for r in sums:
+            self.combine(r)
+        for value, array in self.stored.items():
+            self.block.arrays[value] = array
+
+    def part(self, op: Reduce) -> str:
+        """The name of a thread's four parts of a reduction."""
+        name = op.result.name
+        if name not in self.parts:
+            self.parts[name] = self.names.fresh(f"{self.names.of(name)}_part")
+        return self.parts[name]
+
+    def settle(self, x: str) -> None:
+        """Adds up the parts of the row sums that an element depends on."""
+        op = self.block.defs.get(x)
+        if op is None or x in self.block.arrays:
+            return
+        for y in names_in(operands(op)):
+            if y in self.block.partial:
+                self.block.total(y)
+            elif self.block.structure.stream in self.scope.axes(y):
+                self.settle(y)
+
+    def element(self, root: Root, packed: dict[str, str]) -> None:
+        """What a root does with an element."""
+        if root.what == "keep":
+            self.value(root.value)
+            return
+        fn = root.op.fn if root.op is not None else "sum"
+        e = self.guarded(root.value, IDENTITY[fn], root.factor is not None)
+        if root.what == "pack":
+            self.out.add(f"{packed[root.value]}[x] = {e};")
+            return
+        assert root.op is not None
+        part = f"{self.part(root.op)}[x]"
+        self.out.add(f"{part} = {COMBINE[fn].format(part, e)};")
+
+    def guarded(self, name: str, identity: str, bare: bool) -> str:
+        """An element, or the identity beyond the axis's end. `bare`: without its factor."""
+        value = self.value(name).real()
+        e = (
+            value.product[0]
+            if bare and name in self.block.factors and value.product
+            else value.text
+        )
+        if not self.block.ragged or self.block.cut:
+            return e
+        key = f"{name} or {identity}"
+        if key not in self.locals:
+            local = self.names.fresh(self.names.of(name) + "_in")
+            self.out.add(f"const float {local} = {COLUMN} < rest ? {e} : {identity};")
+            self.locals[key] = Expression(local, "float")
+        return self.locals[key].text
+
+    def combine(self, root: Root) -> None:
+        """A thread's parts of a reduction into one value per row."""
+        assert root.op is not None
+        name, fn = self.names.of(root.op.result.name), root.op.fn
+        both = COMBINE[fn].format(*(f"{self.part(root.op)}[2 * r{more}]" for more in ("", " + 1")))
+        if root.op.result.name not in self.block.partial:
+            both = f"{QUAD[fn]}({both})"
+        if root.factor is not None:
+            both = f"{both} * {literal(root.factor).text}"
+        self.out.add(f"float {name}[2]; ROWS {name}[r] = {both};")
+        self.scope.values[root.op.result.name] = Expression(name, "float")
+
+    # ---- elements
+
+    def value(self, x: Operand) -> Expression:
+        """An element of an operand, computed once per loop."""
+        s = self.block.structure
+        if not isinstance(x, str):
+            return literal(x)
+        if x in self.locals:
+            return self.locals[x]
+        if x == s.stream:
+            return Expression("stream_lane", "int", POSITION, 1)
+        if x == s.row:
+            return Expression("row_i[r]", "int", POSITION)
+        array = self.block.arrays.get(x)
+        if array is not None and x not in self.stored:
+            return self.scaled(x, f"{array}[4 * c + x]")
+        axes = self.scope.axes(x)
+        if s.stream not in axes:
+            return self.scope.operand(x, None)
+        return self.computed(x)
+
+    def computed(self, x: str) -> Expression:
+        """The element of a value of columns, or of rows and columns, as a local constant."""
+        op = self.block.defs.get(x)
+        if op is None:
+            raise Refused(f"{x} is not known here")
+        match op:
+            case Map(fn="div") if self.constant(op.args[1]):
+                e = pointwise(
+                    "div", [self.value(y) for y in op.args], op.result.type.dtype, self.inverse
+                )
+            case Map(fn="tanh") if self.block.rough and self.block.is_short(op):
+                e = self.small_tanh(self.value(op.args[0]).real().text)
+            case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
+                e = self.common_division(self.value(y).real().text, self.value(z).real().text)
+            case Map():
+                args = [self.value(self.bare(x, y)) for y in op.args]
+                if x in self.block.cut:
+                    side = "&&" if op.args[2] == -math.inf else "||"
+                    inside = f"{COLUMN} < rest" if side == "&&" else f"{COLUMN} >= rest"
+                    args[0] = Expression(f"({args[0].text} {side} {inside})", "bool")
+                e = pointwise(op.fn, args, op.result.type.dtype)
+            case Cast():
+                e = cast(self.value(op.x), op.to)
+            case Load():
+                index = [self.value(y) for y in op.index]
+                e = self.scope.load(op, index, self.place(op, index))
+            case _:
+                raise Refused(f"{x} is no pointwise value")
+        if e.step:
+            self.locals[x] = e
+            return e
+        if x in self.block.factors:
+            name = self.names.fresh(self.names.of(x) + "_x")
+            self.declared.add(name)
+            self.out.add(f"const float {name} = {e.text};{self.scope.comment(op)}")
+            self.locals[x] = self.scaled(x, name)
+            return self.locals[x]
+        name = self.names.fresh(self.names.of(x) + "_x")
+        self.declared.add(name)
+        self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
+        self.locals[x] = Expression(name, e.kind, e.bits, product=e.product)
+        return self.locals[x]
+
+    def small_tanh(self, x: str) -> Expression:
+        """A tanh as a polynomial, with the greatest square that it was computed for."""
+        if not self.reach:
+            self.reach = self.names.fresh("reach")
+            self.before(f"float {self.reach} = 0.f;")
+            self.block.conditions.append(f"({self.reach} <= TANH_REACH)")
+        square = self.names.fresh("square")
+        self.declared.add(square)
+        self.out.add(
+            f"const float {square} = {x} * {x}; {self.reach} = fmaxf({self.reach}, {square});"
+        )
+        return Expression(f"tanh_small({x}, {square})", "float")
+
+    def common_division(self, x: str, y: str) -> Expression:
+        """A division by what does not change along the columns, where that is neither 0 nor extreme."""
+        if y not in self.inverses:
+            name = self.inverses[y] = self.names.fresh("inverse")
+            rows = "[r]" in y
+            self.before(
+                f"float {name}{'[2]; ROWS ' + name + '[r]' if rows else ''} = __frcp_rn({y});"
+            )
+            for k in (0, 1) if rows else (0,):
+                self.block.conditions.append(f"regular({y.replace('[r]', f'[{k}]')})")
+        inverse = self.inverses[y] + ("[r]" if "[r]" in y else "")
+        return Expression(f"({x} * {inverse})", "float", product=(x, inverse))
+
+    def place(self, op: Load, index: list[Expression]) -> str | None:
+        """An element by a pointer that is computed before the loop; None where its index is computed in it."""
+        inside = {w for e in self.locals.values() for w in re.findall(r"[A-Za-z_]\w*", e.text)}
+        inside &= self.declared
+        words = [set(re.findall(r"[A-Za-z_]\w*", e.text)) for e in index]
+        if any(w & inside for w in words) or not any(e.step for e in index):
+            return None
+        name = self.names.of(op.tensor)
+        pointer = self.names.fresh(f"{name}_at")
+        rows = any("r" in w for w in words)
+        base = " + ".join(f"(i64)({e.text}) * {name}_stride{k}" for k, e in enumerate(index))
+        steps = [f"{e.step} * {name}_stride{k}" for k, e in enumerate(index) if e.step]
+        element = ELEMENT[self.scope.dtype(op.tensor)]
+        if rows:
+            self.before(f"const {element}* {pointer}[2]; ROWS {pointer}[r] = {name} + ({base});")
+        else:
+            self.before(f"const {element}* const {pointer} = {name} + ({base});")
+        return f"{pointer}{'[r]' if rows else ''}[{COLUMN} * ({' + '.join(steps)})]"
+
+    def before(self, line: str) -> None:
+        """A line before the loop."""
+        at, depth = self.mark
+        self.out.lines.insert(at, "  " * depth + line)
+        self.mark = at + 1, depth
+
+    def bare(self, x: str, y: Operand) -> Operand:
+        """The operand `y` of a masked value `x`; without the factor that is applied later."""
+        inner = self.block.defs.get(str(y))
+        if (
+            x not in self.block.factors
+            or y == -math.inf
+            or not isinstance(inner, Map)
+            or inner.fn != "mul"
+        ):
+            return y
+        return next((z for z in inner.args if z != self.block.factors[x]), y)
+
+    def scaled(self, x: str, text: str) -> Expression:
+        """A stored element, times the factor it was stored without."""
+        c = self.block.factors.get(x)
+        if c is None:
+            return Expression(text, "float")
+        factor = literal(c).text
+        return Expression(f"({text} * {factor})", "float", product=(text, factor))
+
+    def constant(self, x: Operand) -> bool:
+        """Whether an operand is a literal other than 0."""
+        return isinstance(x, (int, float)) and x != 0
+
+    def inverse(self, e: Expression) -> str:
+        """1 / e, folded when it is compiled."""
+        return f"(1.f / {e.text})"

@@ -1,0 +1,167 @@
+"""What the roles of a kernel share: addresses in shared memory, and where a tile and its loops are."""
+
+from __future__ import annotations
+
+from tilec.backends.cuda.hopper.analysis import Registers
+from tilec.backends.cuda.hopper.expression import POSITION, Expression
+from tilec.backends.cuda.hopper.plan import (
+    Plan,
+)
+from tilec.backends.cuda.hopper.scope import Scope
+from tilec.backends.cuda.hopper.source import Parameter
+from tilec.backends.cuda.hopper.structure import Block, Structure
+from tilec.backends.cuda.hopper.text import Lines, Names
+from tilec.dataflow import backward, definitions, names_in
+from tilec.ir import If, Map, Op, Operand, Reduce, Yield, operands
+
+
+class Roles:
+    """What the loading and the computing warpgroups share."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.s, self.schedule = plan, plan.structure, plan.schedule
+        self.kernel = self.s.kernel
+        self.out, self.names = Lines(), Names()
+        for p in (*self.kernel.tensors, *(o.name for o in self.kernel.outputs), *self.kernel.dims):
+            self.names.of(p)
+        for a in self.kernel.axes:
+            self.names.of(a.name)
+        self.scope = Scope(self.s, self.out, self.names)
+        self.maps: dict[str, Parameter] = {}
+        last = self.s.blocks[-1]
+        inits = {h.init for h in last.heads}
+        self.registers = Registers(
+            tuple(self.names.of(h.name) for h in last.heads if h.name not in inits),
+            tuple(
+                self.names.fresh(self.names.of(x) + "_packed")
+                for x in dict.fromkeys(t.x for t in last.tails)
+            ),
+            tuple(self.names.of(x.name) for x in self.s.slots),
+            partial_slots(self.s),
+        )
+        self.others = [(a, n) for a, n in self.s.grid.axes if a != self.s.row]
+
+    def address(self, room: str) -> str:
+        """The address of a room in shared memory."""
+        return f"shared + {self.plan.rooms[room].offset}"
+
+    def barrier(self, name: str, index: str) -> str:
+        """The address of a barrier."""
+        return f"shared + {self.plan.barriers[name][0]} + 8 * {index}"
+
+    def locate(self) -> None:
+        """From the number of a tile to positions on the grid's axes."""
+        out, c = self.out, self.schedule
+        if c.order == "longest":
+            out.add(
+                f"const int section = tile / (row_tiles * {c.section}), place = tile - section * row_tiles * {c.section};"
+            )
+            out.add(f"const int width = least<int>({c.section}, heads - section * {c.section});")
+            out.add(f"int head = section * {c.section} + place % width;")
+            out.add(f"const int origin = (row_tiles - 1 - place / width) * {self.s.rows};")
+        else:
+            out.add("int head = tile / row_tiles;")
+            out.add(f"const int origin = (tile - head * row_tiles) * {self.s.rows};")
+        for k, (a, _) in reversed(list(enumerate(self.others))):
+            name = self.names.of(a)
+            self.scope.values[a] = _position(name)
+            if k == 0:
+                out.add(f"const int {name} = head;")
+            else:
+                extent = self.scope.extent(a).text
+                out.add(f"const int {name} = head % ({extent}); head /= {extent};")
+
+    def scalars(self, roots: set[str]) -> None:
+        """The scalars of the prologue that some operands need."""
+        prologue = [*self.s.top, *self.s.prologue]
+        defs = definitions(prologue)
+        cut: dict[str, Op] = {n: op for n, op in defs.items() if isinstance(op, Reduce)}
+        plain = {n: op for n, op in defs.items() if n not in cut}
+        needed = set(roots)
+        while (more := backward(needed, plain) | self.inside(needed, cut, defs)) - needed:
+            needed |= more
+        for op in prologue:
+            if op.result.name not in needed:
+                continue
+            if isinstance(op, Reduce):
+                self.scope.over_rows(op, defs)
+            else:
+                self.scope.declare(op)
+
+    def inside(self, names: set[str], cut: dict[str, Op], defs: dict[str, Op]) -> set[str]:
+        """The scalars that the reductions over rows among some names need."""
+        below = backward(names & set(cut), defs)
+        return {x for n in below for x in names_in(operands(defs[n])) if self.scope.axes(x) == ()}
+
+    def bounds(self) -> None:
+        """For each loop its first position and its number of windows."""
+        n = self.s.columns
+        for k, loop in enumerate(self.s.loops):
+            start = self.scope.operand(0 if loop.start is None else loop.start, None)
+            stop = self.scope.extent(self.s.stream)
+            if loop.stop is not None:
+                stop = self.scope.operand(loop.stop, None)
+            self.out.add(f"const int start_{k} = (int)({start.text});")
+            self.out.add(
+                f"const int windows_{k} = ((int)greatest<i64>(0, {stop.text} - start_{k}) + {n - 1}) / {n};"
+            )
+
+    def bound_roots(self) -> set[str]:
+        """What the bounds of the loops depend on."""
+        return set(names_in(x for f in self.s.loops for x in (f.start, f.stop) if x is not None))
+
+    def test_roots(self) -> set[str]:
+        """What the tests of windows depend on."""
+        return {x for ops in self.s.tests for op in ops for x in names_in(operands(op))}
+
+    def word(self, cursor: str) -> str:
+        """Where the word of a stage is."""
+        return f"shared + {self.plan.rooms['word'].offset} + 4 * {cursor}.stage"
+
+    @property
+    def bits(self) -> int:
+        """The bits of a word that say which block it is."""
+        return 2 if len(self.s.blocks) <= 4 else 3
+
+
+def partial_slots(s: Structure) -> set[int]:
+    """The carried sums that may stay in parts: they grow by sums and are multiplied by row values only."""
+    out: set[int] = set()
+    for k, slot in enumerate(s.slots):
+        if slot.width or slot.init != 0.0:
+            continue
+        if all(_linear(b.yields[k], b.args[k], definitions_of(b)) for b in s.blocks):
+            out.add(k)
+    return out
+
+
+def definitions_of(b: Block) -> dict[str, Op]:
+    """All ops of a block's middle by their results, branches included."""
+    out = definitions(b.middle)
+    for op in b.middle:
+        if isinstance(op, If):
+            out |= definitions(op.then) | definitions(op.orelse)
+    return out
+
+
+def _linear(x: Operand, arg: str, defs: dict[str, Op]) -> bool:
+    if x == arg:
+        return True
+    op = defs.get(str(x))
+    match op:
+        case Reduce(fn="sum"):
+            return True
+        case Map(fn="add", args=args):
+            return all(_linear(y, arg, defs) for y in args)
+        case Map(fn="mul", args=(a, b)):
+            return _linear(a, arg, defs) != _linear(b, arg, defs)
+        case If(results=results):
+            k = [v.name for v in results].index(str(x))
+            ends = (op.then[-1], op.orelse[-1])
+            return all(isinstance(e, Yield) and _linear(e.values[k], arg, defs) for e in ends)
+        case _:
+            return False
+
+
+def _position(name: str) -> Expression:
+    return Expression(name, "int", POSITION)

@@ -1,0 +1,52 @@
+"""The source of a kernel: its text, and what is to be known to launch it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilec.backends.cuda.hopper.plan import Plan
+
+
+@dataclass(frozen=True)
+class CopyMap:
+    """A tensor map argument: which dimension runs along the 64 columns, which along the rows of a box.
+
+    `slabs`: the columns are cut into slabs of 64, as a dimension of their own, `box_slabs` of them per copy.
+    """
+
+    tensor: str
+    feature: int
+    row: int
+    rows: int
+    width: int
+    slabs: bool
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of the kernel. `kind`: map, pointer, stride, dim, scalar, counter, redo."""
+
+    kind: str
+    name: str
+    ctype: str
+    map: CopyMap | None = None
+    dim: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel's text, and how it is launched. `paired`: outputs that are written 8 bytes at a time along a dimension."""
+
+    name: str
+    text: str
+    threads: int
+    shared: int
+    parameters: tuple[Parameter, ...]
+    names: dict[str, str]
+    plan: Plan
+    paired: dict[str, int]
+
+    @property
+    def watched(self) -> bool:
+        """Whether the kernel may ask for another one that is exact about what is absent."""
+        return self.plan.structure.watched

@@ -1,0 +1,73 @@
+"""The wgmma instructions of a kernel, and its loops over the contracted axis."""
+
+from __future__ import annotations
+
+from tilec.backends.cuda.hopper.plan import (
+    padded,
+)
+from tilec.backends.cuda.hopper.structure import Structure
+
+
+def instructions(s: Structure) -> str:
+    """The wgmma instructions and the loops over the contracted axis that the kernel needs."""
+    out: list[str] = []
+    types = {h.key.dtype for h in s.blocks[0].heads}
+    for t in sorted(types):
+        out.append(_wgmma_shared(s.columns, t))
+    widths = {(padded(s.slots[t.slot].width), t.value.dtype) for t in s.blocks[0].tails}
+    for n, t in sorted(widths):
+        out.append(_wgmma_registers(n, t))
+    for t in sorted(types | {t for _, t in widths}):
+        out.append(
+            _LOOPS.replace("TYPE", t)
+            if t in types and t in {x for _, x in widths}
+            else (_LOOP_ROWS if t in types else _LOOP_COLUMNS).replace("TYPE", t)
+        )
+    return "\n".join(out)
+
+
+def _registers(n: int, start: int = 0) -> str:
+    return ", ".join(f"%{i + start}" for i in range(n))
+
+
+def _wgmma_shared(n: int, dtype: str) -> str:
+    count = n // 2
+    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    return f"""template<int ADD> DEVICE void wgmma_{dtype}(float (&d)[{count}], u64 a, u64 b) {{
+  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 2}, 0;\\n"
+    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{_registers(count)}}}, "
+    "%{count}, %{count + 1}, p, 1, 1, 0, 0;\\n}}\\n"
+    : {outs} : "l"(a), "l"(b), "n"(ADD));
+}}
+"""
+
+
+def _wgmma_registers(n: int, dtype: str) -> str:
+    count = n // 2
+    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    return f"""DEVICE void wgmma_{dtype}(float (&d)[{count}], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {{
+  asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{_registers(count)}}}, "
+    "{{{_registers(4, count)}}}, %{count + 4}, 1, 1, 1, 1;\\n"
+    : {outs} : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}}
+"""
+
+
+_LOOP_ROWS = """// d += a · bᵀ over STEPS times 16 of the contracted axis; slabs of 64 are SLAB_A and SLAB_B bytes apart
+template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> DEVICE void rows_by_rows_TYPE(float (&d)[N], u64 a, u64 b) {
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) {
+    const u64 x = a + (u64)(((k / 4) * SLAB_A + (k % 4) * 32) >> 4), y = b + (u64)(((k / 4) * SLAB_B + (k % 4) * 32) >> 4);
+    if (k == 0 && !ADD) wgmma_TYPE<0>(d, x, y); else wgmma_TYPE<1>(d, x, y);
+  }
+}
+"""
+_LOOP_COLUMNS = """// d += p · v over STEPS times 16 rows of v
+template<int STEPS, int N, int M> DEVICE void weights_by_columns_TYPE(float (&d)[N], u32 (&p)[M], u64 v) {
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) {
+    wgmma_TYPE(d, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], v + (u64)((k * 2048) >> 4));
+  }
+}
+"""
+_LOOPS = _LOOP_ROWS + _LOOP_COLUMNS

@@ -1,0 +1,135 @@
+"""Hopper kernels, run on the CPU with copies and products as late as they may be, against the interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilec
+from tests.backends.cuda.hopper import emulator, running
+from tilec.backends.cuda.hopper import plan as plans
+from tilec.backends.cuda.hopper.emit import emit
+
+pytestmark = pytest.mark.skipif(
+    not emulator.available(), reason="no g++ here to build the emulator"
+)
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+LIMIT = {"bf16": 5e-3, "f16": 7e-4}
+
+CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
+    ("causal", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 48, "E": 80}, {"columns": 32}),
+    ("causal", "f16", {"B": 2, "H": 1, "M": 70, "N": 40, "D": 32, "E": 32}, {"columns": 16}),
+    ("document", "bf16", {"B": 2, "H": 2, "N": 300, "D": 32, "E": 32}, {"columns": 32}),
+    (
+        "gemma2",
+        "bf16",
+        {"B": 1, "H": 4, "HK": 2, "M": 140, "N": 150, "D": 32, "E": 32},
+        {"columns": 32},
+    ),
+    (
+        "differential",
+        "bf16",
+        {"B": 1, "H": 2, "M": 100, "N": 100, "D": 16, "E": 32},
+        {"columns": 32},
+    ),
+    ("mla", "bf16", {"B": 1, "H": 2, "M": 64, "N": 100, "C": 64, "R": 32}, {"columns": 32}),
+    ("pair_bias", "bf16", {"B": 2, "H": 1, "N": 70, "D": 32, "E": 32}, {"columns": 32}),
+]
+
+
+def prepared(name: str, dtype: str, sizes: dict[str, int]) -> tuple[tilec.Kernel, dict[str, Any]]:
+    """An example and data for it."""
+    kernel = tilec.load(EXAMPLES / f"{name}.tile")
+    return kernel, kernel.sample(3, dtype=dtype, **sizes)
+
+
+def expected(kernel: tilec.Kernel, arrays: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    """What the interpreter gives."""
+    out = kernel.reference(*arrays.values())
+    return out if isinstance(out, tuple) else (out,)
+
+
+@pytest.mark.parametrize(("name", "dtype", "sizes", "schedule"), CASES)
+def test_examples(
+    name: str, dtype: str, sizes: dict[str, int], schedule: dict[str, object]
+) -> None:
+    kernel, arrays = prepared(name, dtype, sizes)
+    got = running.run(kernel, arrays, dtype, sizes, **schedule)
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert running.error(g, r) < LIMIT[dtype]
+
+
+def test_growing_maxima_take_the_exact_block() -> None:
+    sizes = {"B": 1, "H": 1, "M": 70, "N": 150, "D": 32, "E": 32}
+    kernel, arrays = prepared("naive", "bf16", sizes)
+    arrays["K"] = (arrays["K"].astype(float) * np.linspace(1, 60, 150)[:, None]).astype(
+        arrays["K"].dtype
+    )
+    got = running.run(kernel, arrays, "bf16", sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+def test_what_is_absent_asks_for_the_exact_kernel() -> None:
+    sizes = {"B": 1, "H": 1, "M": 64, "N": 64, "D": 32, "E": 32}
+    kernel, arrays = prepared("causal", "bf16", sizes)
+    _, sources = running.tiles(kernel, "bf16", sizes, columns=32)
+    memory = {**arrays, "O": np.zeros((1, 1, 64, 32), arrays["V"].dtype)}
+    assert not emulator.run(sources[0], memory, sizes)
+    memory["V"] = arrays["V"].copy()
+    memory["V"][..., 50, 3] = np.nan
+    assert emulator.run(sources[0], memory, sizes)
+
+
+# ---- plans that are wrong
+
+Steps = tuple[Any, ...]
+
+
+def without(unwanted: Callable[[Any], bool], steps: Steps) -> Steps:
+    """Steps, and those inside them, without some."""
+    return tuple(inside(unwanted, s) for s in steps if not unwanted(s))
+
+
+def inside(unwanted: Callable[[Any], bool], s: Any) -> Any:
+    """A step without some of those inside it."""
+    if isinstance(s, plans.Loop):
+        return dataclasses.replace(s, steps=without(unwanted, s.steps))
+    if isinstance(s, plans.First):
+        return dataclasses.replace(s, shared=without(unwanted, s.shared))
+    return s
+
+
+BROKEN: dict[str, Callable[[Any], bool]] = {
+    "a value tile is read before it is there": lambda s: s == plans.Acquire("v", late=True),
+    "a stage is never given back": lambda s: s == plans.Release("k"),
+    "keys are overwritten while they are read": lambda s: (
+        isinstance(s, plans.Settle) and s.pending == 1
+    ),
+    "weights are overwritten while they are read": lambda s: s == plans.Settle(0, ("tails",)),
+    "rows are read before they are there": lambda s: s == plans.Query(True),
+}
+
+
+@pytest.mark.parametrize("mistake", BROKEN)
+def test_mistakes_in_a_plan_are_noticed(mistake: str) -> None:
+    sizes = {"B": 1, "H": 3, "M": 64, "N": 256, "D": 16, "E": 16}
+    kernel, arrays = prepared("naive", "bf16", sizes)
+    _, sources = running.tiles(kernel, "bf16", sizes, columns=16)
+    plan = sources[0].plan
+    broken = dataclasses.replace(plan, steps=without(BROKEN[mistake], plan.steps))
+    assert broken != plan
+    memory = {**arrays, "O": np.zeros((1, 3, 64, 16), arrays["V"].dtype)}
+    for seed in range(5):
+        try:
+            emulator.run(emit(broken), memory, sizes, processors=1, seed=seed + 1)
+        except RuntimeError:  # it hangs
+            return
+        if running.error(memory["O"], expected(kernel, arrays)[0]) > LIMIT["bf16"]:
+            return
+    pytest.fail("nothing was noticed")

@@ -1,0 +1,62 @@
+"""What `compile` and the sizes of a kernel are given: anything of the wrong kind is named."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilec
+
+TEXT = "kernel total(Q[M, D]) -> O[i]:\n    O = sum[d](Q[i, d])\nsizes M=3, D=2\n"
+Q = np.ones((3, 2), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"tile": {"i": 2.5}}, "expected an integer for axis i, got 2.5"),
+        ({"tile": {"i": None}}, "expected an integer for axis i, got None"),
+        ({"tile": 3}, "tile: expected a dict"),
+        ({"tile": {3: 4}}, "tile: an axis: expected a str"),
+        ({"schedule": 3}, "schedule: expected a dict"),
+        ({"target": 3}, "target: expected a str"),
+        ({"name": 3}, "name: expected a str"),
+    ],
+)
+def test_a_choice_of_the_wrong_kind_is_named(choices: dict[str, Any], said: str) -> None:
+    with pytest.raises(tilec.ArgumentError, match=said):
+        tilec.compile(TEXT, **choices)
+
+
+def test_text_and_path_must_be_texts() -> None:
+    wrong: Any = None
+    with pytest.raises(tilec.ArgumentError, match="the program's text: expected a str"):
+        tilec.compile(wrong)
+    with pytest.raises(tilec.ArgumentError, match="path: expected"):
+        tilec.load(wrong)
+
+
+def test_an_integer_of_numpy_is_a_tile_extent() -> None:
+    tile: Any = {"i": np.int64(2)}
+    np.testing.assert_array_equal(tilec.compile(TEXT, target="cpu", tile=tile)(Q), [2, 2, 2])
+
+
+@pytest.mark.parametrize("size", [2.5, -1, "x", None, 1 << 70])
+def test_a_size_is_an_integer_of_0_or_more(size: Any) -> None:
+    kernel = tilec.compile(TEXT)
+    for use in (kernel.ir, kernel.sample, kernel.source, kernel.traffic):
+        with pytest.raises(tilec.ArgumentError, match="size M: expected an integer"):
+            use(M=size)
+
+
+def test_a_size_of_another_kernel_is_an_error() -> None:
+    with pytest.raises(tilec.ArgumentError, match="no dimension 'N'; its dimensions are M, D"):
+        tilec.compile(TEXT).ir(N=3)
+
+
+def test_a_seed_and_an_element_type_are_checked() -> None:
+    kernel, wrong = tilec.compile(TEXT), "f99"
+    with pytest.raises(tilec.ArgumentError, match="dtype: expected one of f64"):
+        kernel.sample(dtype=wrong)  # type: ignore[arg-type]
+    with pytest.raises(tilec.ArgumentError, match="seed: expected an integer of 0 or more, got -1"):
+        kernel.sample(seed=-1)

@@ -1,0 +1,221 @@
+"""The search: what it tries, what it believes, what it leaves behind, and that later calls take the winner."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+
+import tilec
+from tests.programs import CAUSAL
+from tilec import backend
+from tilec.tuning import search, space, store
+
+SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+
+
+def tuned(kernel, **more):
+    return kernel.tune(**kernel.sample(**SIZES), **{"budget": 60.0, "jobs": 0} | more)
+
+
+def tiles_of(kernel):
+    *_, (_, tiles) = kernel.stages(sizes=SIZES)
+    return tiles
+
+
+# ---- the space
+
+
+def test_default_space_covers_rows_and_columns():
+    kernel = tilec.compile(CAUSAL)
+    found = space.default_space(tiles_of(kernel), "cpu")
+    assert found == {"i": space.ROWS, "j": space.COLUMNS}
+    tried = list(space.candidates(found, tiles_of(kernel), SIZES))
+    # 40 rows are covered by 64, 48 columns too: larger extents make the same tiles
+    assert {c.tile["i"] for c in tried} == {c.tile["j"] for c in tried} == {16, 32, 64}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("i", "'i' is not NAME=VALUE"),
+        ("i=", "is not NAME=VALUE"),
+        ("i=64,x", "i=64,x|i=x"),
+        ("i=0", "1 or more"),
+        ("z=4", "no 'z' to search; there are b, h, i, j"),
+        ("d=4", "no 'd' to search"),
+        ("stages=2", "no 'stages'"),
+        ("i=1 i=2", "twice"),
+        ("", "nothing to search"),
+    ],
+)
+def test_wrong_spaces_say_what_there_is(text, words):
+    with pytest.raises(tilec.ArgumentError, match=words):
+        space.parse([text], tiles_of(tilec.compile(CAUSAL)), "cpu")
+
+
+# ---- searching
+
+
+def test_every_candidate_is_checked_and_the_fastest_is_stored():
+    kernel = tilec.compile(CAUSAL)
+    seen = []
+    board = tuned(kernel, space="i=16,64 j=16,48", progress=lambda *x: seen.append(x))
+    assert board.complete
+    assert board.compared_with == "the float64 reference"
+    # the default covers both axes, as i=64 with j=48 does, but its tiles are others
+    assert len(board.measured) == 5
+    assert board.best.relative == min(e.relative for e in board.measured if e is board.best)
+    assert all(e.error < 1e-5 for e in board.measured)
+    assert [done for done, *_ in seen] == [2, 3, 4, 5]
+    with store.open_store() as s:
+        assert s.winner(board.key).choice == board.best.choice
+
+
+def test_later_calls_take_the_stored_schedule():
+    kernel = tilec.compile(CAUSAL)
+    data = kernel.sample(**SIZES)
+    board = tuned(kernel, space="i=16")
+    with store.open_store() as s:
+        s.keep(store.Winner(board.key, store.Choice({"i": 16, "j": 16}), 1.0, 1.0, 1.0))
+    later = tilec.compile(CAUSAL)
+    plan = later.plan(**data)
+    assert plan.tuned.choice.tile == {"i": 16, "j": 16}
+    assert space.tiled_axes(plan.ir)["j"] == 16
+    np.testing.assert_allclose(later(**data), later.reference(**data), atol=1e-5)
+    # near sizes share it, others do not, and the user's word goes first
+    assert later.plan(**later.sample(**SIZES | {"N": 60})).tuned is not None
+    assert later.plan(**later.sample(**SIZES | {"N": 600})).tuned is None
+    assert tilec.compile(CAUSAL, tile={"i": 32}).plan(**data).tuned is None
+
+
+def test_a_schedule_that_does_not_fit_is_reported_and_not_used():
+    kernel = tilec.compile(CAUSAL)
+    board = tuned(kernel, space="i=16")
+    with store.open_store() as s:
+        s.keep(store.Winner(board.key, store.Choice({"z": 16}), 1.0, 1.0, 1.0))
+    data = kernel.sample(**SIZES)
+    with pytest.warns(RuntimeWarning, match="does not fit"):
+        assert tilec.compile(CAUSAL).plan(**data).tuned is None
+
+
+def test_a_damaged_file_is_reported_and_not_used():
+    kernel = tilec.compile(CAUSAL)
+    tuned(kernel, space="i=16")
+    store.path().write_bytes(b"x" * 4096)
+    store.path().chmod(0o600)
+    data = kernel.sample(**SIZES)
+    with pytest.warns(RuntimeWarning, match="damaged"):
+        assert tilec.compile(CAUSAL).plan(**data).tuned is None
+    with pytest.raises(store.StoreError, match="damaged"):
+        tuned(kernel, space="i=16")
+
+
+def test_resume_measures_only_what_is_left(monkeypatch):
+    kernel = tilec.compile(CAUSAL)
+    board = tuned(kernel, space="i=16,32")
+    with store.open_store() as s:
+        before = {t.choice.text: t.seconds for t in s.trials(board.key)}
+        s.note(board.key, store.Trial(store.Choice({"i": 48}), "running"))
+    again = tuned(kernel, space="i=16,32,48", resume=True)
+    seconds = {e.choice.text: e.seconds for e in again.entries}
+    for text, t in before.items():
+        assert seconds[text] == t
+    assert store.Choice({"i": 48}).text in seconds
+
+
+def test_ctrl_c_keeps_what_is_known():
+    kernel = tilec.compile(CAUSAL)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    board = tuned(kernel, space="i=16,32 j=16,32", progress=stop)
+    assert not board.complete
+    assert len(board.measured) == 2
+    assert "not all candidates" in str(board)
+    with store.open_store() as s:
+        assert s.winner(board.key) is not None
+
+
+def test_a_wrong_result_never_wins(monkeypatch):
+    real = backend.runner
+
+    def runner(kernel, target, *more):
+        run = real(kernel, target, *more)
+        if space.tiled_axes(kernel)["j"] != 16:
+            return run
+
+        def wrong(tensors, scalars, outputs):
+            for a in outputs.values():
+                a.numpy()[...] = 7.0
+
+        return wrong
+
+    monkeypatch.setattr(backend, "runner", runner)
+    board = tuned(tilec.compile(CAUSAL), space="j=16,32")
+    assert {e.state for e in board.entries if e.choice.tile.get("j") == 16} == {"wrong"}
+    assert board.best.choice.tile.get("j") != 16
+    assert "1 wrong: j=16: O is off by" in str(board)
+
+
+def test_large_problems_are_checked_against_the_default(monkeypatch):
+    monkeypatch.setattr(search, "EXACT", 10)
+    board = tuned(tilec.compile(CAUSAL), space="i=16")
+    assert board.compared_with == "the default schedule"
+    assert max(e.error for e in board.measured) < 1e-5
+
+
+def test_what_does_not_fit_is_not_tried():
+    kernel = tilec.compile(CAUSAL)
+    data = kernel.sample(**SIZES | {"M": 4096, "N": 4096})
+    board = kernel.tune(**data, jobs=0, budget=0.01, space="i=4096 j=4096")
+    assert [e.state for e in board.entries] == ["measured", "does not fit"]
+    assert "use smaller tiles" in board.entries[1].note
+
+
+def test_compiling_processes_fill_the_cache(tmp_path):
+    board = tuned(tilec.compile(CAUSAL), space="i=16,32", jobs=2)
+    assert board.complete
+    assert len(board.measured) == 3
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [({"budget": 0.0}, "more than 0"), ({"jobs": -1}, "0 or more"), ({"space": "q=1"}, "no 'q'")],
+)
+def test_useless_options_are_refused(more, words):
+    kernel = tilec.compile(CAUSAL)
+    with pytest.raises(tilec.ArgumentError, match=words):
+        kernel.tune(**kernel.sample(**SIZES), **{"jobs": 0} | more)
+
+
+def test_the_reference_has_no_schedule():
+    kernel = tilec.compile(CAUSAL, target="reference")
+    with pytest.raises(tilec.UnsupportedError, match="reference has no schedule"):
+        kernel.tune(**kernel.sample(**SIZES))
+
+
+def test_untuned_calls_touch_no_file():
+    kernel = tilec.compile(CAUSAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kernel.plan(**kernel.sample(**SIZES)).tuned is None
+    assert not store.exists()
+
+
+def test_a_board_shows_time_speed_and_roof():
+    board = tuned(tilec.compile(CAUSAL), space="i=16")
+    shown = search.show(board, 1)
+    assert "of roof" in shown
+    assert " 1. " in shown
+    assert " 2. " not in shown
+    slower = dataclasses.replace(board.entries[1], relative=2.0)
+    assert board.time(slower) == 2 * board.default.seconds

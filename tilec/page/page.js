@@ -1,0 +1,19 @@
+const all = (q) => [...document.querySelectorAll(q)];
+function open_(id) {
+  for (const x of all('[data-pass]')) x.classList.toggle('on', x.dataset.pass === id);
+}
+function light(line) {
+  for (const x of all('.at')) x.classList.toggle('lit', x.dataset.line === line);
+}
+document.addEventListener('click', (e) => {
+  const pass = e.target.closest('a.pass');
+  if (pass) { open_(pass.dataset.pass); history.replaceState(null, '', pass.getAttribute('href')); e.preventDefault(); return; }
+  const at = e.target.closest('.at');
+  if (!at) return;
+  light(at.classList.contains('lit') ? null : at.dataset.line);
+  if (!at.closest('main')) { const first = document.querySelector('section.on .lit'); if (first) first.scrollIntoView({block: 'center'}); }
+});
+const wanted = location.hash.match(/^#(?:pass-(\d+)|(code))$/);
+open_(wanted ? wanted[1] || wanted[2] : '1');
+const line = new URLSearchParams(location.search).get('line');
+if (line) light(line);
