@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy loads: small matrices do not gain by more
+os.environ.setdefault(
+    "OPENBLAS_NUM_THREADS", "1"
+)  # before NumPy loads: small matrices do not gain by more
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

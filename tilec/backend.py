@@ -56,7 +56,23 @@ def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
 
 def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
     """The schedule fields of a target that are worth searching, and their values."""
-    return {"emitter": ("hopper", "simt")} if on_gpu(target) else {}
+    if not on_gpu(target):
+        return {}
+    from tilec.backends.cuda import arch
+    from tilec.backends.cuda import target as cuda
+
+    if (arch.parse(target) or cuda.default_arch()) != cuda.HOPPER:
+        return {}
+    return {"warpgroups": (2, 3, 4), "columns": (64, 80, 96, 128, 160), "stages": (2, 3)}
+
+
+def schedule_fields(target: str) -> tuple[str, ...]:
+    """All schedule fields of a target."""
+    if not on_gpu(target):
+        return ()
+    from tilec.backends.cuda.hopper.schedule import fields
+
+    return ("emitter", *fields())
 
 
 def prepare(

@@ -30,8 +30,8 @@ TILE = ("specialise", "tile", "prune", "place")
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
-PASSES = tuple(dict.fromkeys(TENSOR + TILE))
-"""Every pass, in the order of the default pipeline."""
+PASSES = tuple(dict.fromkeys((*TENSOR, *TILE[:-1], "relax", TILE[-1])))
+"""Every pass, in order. `relax` is not in the default pipeline: the emitter `hopper` runs it."""
 
 
 @dataclass(frozen=True)

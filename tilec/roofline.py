@@ -150,16 +150,12 @@ def _first(kernel: Kernel) -> Iterator[tuple[str, str]]:
 def bound(memory: int, cache: int, work: Mapping[Unit, int], roof: Ceilings) -> Bound:
     """The bound of a kernel that moves `memory` bytes to and from memory and `cache` to and from the last cache.
 
-    What a tile loads again comes from the cache as long as the program's data fit it. Where the units are one, their times
-    add up, and the longest gives the bound its name.
+    What a tile loads again may come from the cache, so it counts against that. Where the units are one, their times add up,
+    and the longest gives the bound its name.
     """
     rates: dict[Unit, float] = {"matrix": roof.matrix, "fma": roof.fma, "special": roof.special}
     units = {u: work[u] / rates[u] for u in UNITS}
-    fits = memory <= roof.far
-    seconds = {
-        "memory": (memory if fits else max(memory, cache)) / roof.memory,
-        "cache": cache / roof.cache if fits else 0.0,
-    }
+    seconds = {"memory": memory / roof.memory, "cache": cache / roof.cache}
     if roof.shared:
         longest = max(units, key=lambda u: units[u])
         seconds[f"arithmetic ({longest})"] = sum(units.values())

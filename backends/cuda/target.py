@@ -69,6 +69,13 @@ class Code:
         return "\n".join(u.text for u in self.units)
 
     @property
+    def plans(self) -> tuple[str, ...]:
+        """The plans of the fast kernels as text: which warpgroup does what, in which order, with which waits."""
+        from tilec.backends.cuda.hopper.plan import show
+
+        return tuple(show(s.plan) for s in self.fast.values())
+
+    @property
     def summary(self) -> str:
         """Threads, shared memory and workspace of each kernel, in a line each."""
         lines = [

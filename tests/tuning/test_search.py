@@ -219,3 +219,21 @@ def test_a_board_shows_time_speed_and_roof():
     assert " 2. " not in shown
     slower = dataclasses.replace(board.entries[1], relative=2.0)
     assert board.time(slower) == 2 * board.default.seconds
+
+
+# ---- targets with schedule fields
+
+
+def test_schedule_fields_are_searched_where_a_target_has_them():
+    kernel = tilec.compile(CAUSAL, target="cuda:sm_90a")
+    tiles = tiles_of(kernel)
+    found = space.default_space(tiles, "cuda:sm_90a")
+    assert set(found) == {"warpgroups", "columns", "stages"}
+    (one,) = space.candidates(
+        space.parse(["warpgroups=3 columns=96 order=longest"], tiles, "cuda:sm_90a"), tiles, SIZES
+    )
+    assert (one.tile, one.schedule) == ({}, {"warpgroups": 3, "columns": 96, "order": "longest"})
+    assert space.shape(one, tiles).tile == {"i": 192, "j": 96}
+    assert set(space.default_space(tiles, "cuda:sm_80")) == {"i", "j"}
+    with pytest.raises(tilec.ArgumentError, match="no 'warpgroups'"):
+        space.parse(["warpgroups=3"], tiles, "cpu")

@@ -8,6 +8,7 @@ import io
 import math
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -121,12 +122,13 @@ def _compared(
     tensors = {n: _to_torch(a, on_gpu) for n, a in arrays.items()} if torch else arrays
     plan = kernel.plan(**tensors, **scalars)
     found = formula.recognise(kernel, plan.bound.sizes)
+    order = [tensors[p.name] for p in kernel.parameters if p.name in tensors]
+    yours = [peers.named(text, order, scalars) for text in named]
     runners = [Runner(f"tilec {kernel.name}", lambda: kernel(**tensors, **scalars))]
     if found is not None:
         f, r = found[0].fixed(plan.bound.scalars), found[1]
         runners += [_made(p, only) for p in _standard(f, r, tensors, arrays, torch, on_gpu)]
-    order = [tensors[p.name] for p in kernel.parameters if p.name in tensors]
-    runners += [_made(peers.named(text, order, scalars), None) for text in named]
+    runners += [_made(p, None) for p in yours]
     runners = [r for r in runners if r.refused != "left out"]
     with _quiet(torch):
         _check(kernel, runners, arrays, scalars, found, plan)
@@ -162,12 +164,13 @@ def _made(peer: Any, only: Sequence[str] | None) -> Runner:
     """A peer made ready, or why it refuses."""
     if only is not None and not any(w.lower() in peer.name.lower() for w in only):
         return Runner(peer.name, refused="left out")
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
+    with warnings.catch_warnings(record=True) as said, contextlib.redirect_stderr(io.StringIO()):
+        try:
             return Runner(peer.name, peer.make())
-    except Exception as e:  # whatever a library raises, it is not ours to judge
-        text = (str(e).strip() or type(e).__name__).splitlines()[0]
-        return Runner(peer.name, refused=text[:100])
+        except Exception as e:  # whatever a library raises, it is not ours to judge
+            texts = [str(e).strip() or type(e).__name__, *(str(w.message) for w in said)]
+            why = next((t for t in reversed(texts) if t), "")
+            return Runner(peer.name, refused=why.splitlines()[0][:120])
 
 
 def _to_torch(a: Any, on_gpu: bool) -> Any:
@@ -301,9 +304,13 @@ def _table(facts: Mapping[str, Any], runners: Sequence[Runner]) -> Iterator[str]
             continue
         e = r.error
         errors = f"{e.largest:9.1e} {e.mean:10.1e}" if e is not None else f"{'-':>9} {'-':>10}"
-        faster = f"{r.seconds / ours:.2f}x faster" if r is not runners[0] else ""
+        faster = "" if r is runners[0] else _against(r.seconds, ours)
         yield (
             f"{r.name:{wide}} {r.seconds * 1e3:7.3f} ms {min(r.times) * 1e3:7.3f} ms {len(r.times):5} {faster:>12} {errors}"
         )
     if all(r.error is None for r in runners):
         yield "no errors: the float64 reference would take too long; give smaller sizes"
+
+
+def _against(theirs: float, ours: float) -> str:
+    return f"{theirs / ours:.2f}x faster" if theirs >= ours else f"{ours / theirs:.2f}x slower"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilec.cli import options
-from tilec.errors import ArgumentError
+from tilec.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel as IR
@@ -26,7 +26,12 @@ Passes = Annotated[
 def ir(
     file: options.File,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="PASS", help="The IR after this pass.")
+        str | None,
+        typer.Option(
+            "--after",
+            metavar="PASS",
+            help="The IR after this pass; pipeline: the plan for a GPU's warpgroups.",
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="The IR after every pass.")] = False,
     diff: Annotated[bool, typer.Option("--diff", help="What each pass changed.")] = False,
@@ -51,7 +56,14 @@ def ir(
     schedule: options.Schedule = None,
 ) -> None:
     """Print the IR at the end of the pipeline, or along it."""
+    forms = {"--all": every, "--diff": diff, "--list": list_, "--bytes": bytes_, "--dot": dot}
+    chosen = [name for name, wanted in {**forms, "--html": html is not None}.items() if wanted]
+    if len(chosen) > 1:
+        raise typer.BadParameter("give one of these", param_hint=" and ".join(chosen))
     kernel = options.load(file, target, tile, schedule)
+    if after == "pipeline" and not chosen:
+        _print_plans(kernel, dtype, size)
+        return
     stages = _stages(kernel, passes, dtype, size)
     if html is not None:
         _write_page(kernel, list(stages), html, dtype, size, set_)
@@ -70,6 +82,18 @@ def ir(
             print(f"# after {name}\n{_text(k, locations)}")
     else:
         print(_text(_last(stages, after), locations), end="")
+
+
+def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> None:
+    """Which warpgroup does what, and when: the last level before CUDA text."""
+    sizes = options.integers("--size", size, 0)
+    options.check_sizes(kernel, sizes)
+    element = None if dtype is None else options.element_type(dtype)
+    code = kernel.gpu_code(dtype=element, **sizes)
+    if not code.plans:
+        why = code.note or f"the emitter for {code.arch} is {code.emitter}"
+        raise UnsupportedError(f"--after pipeline: {kernel.name} has no plan for warpgroups: {why}")
+    print("\n".join(code.plans), end="")
 
 
 def _stages(

@@ -34,8 +34,12 @@ def traffic(
     target: options.Target = None,
     tile: options.Tile = None,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="PASS", help="The ops listed: after this pass.")
+        str | None,
+        typer.Option("--after", metavar="PASS", help="List the ops after this pass too."),
     ] = None,
+    ops: Annotated[
+        bool, typer.Option("--ops", help="List the ops after the last pass too.")
+    ] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="Add what the interpreter counts when it runs it.")
     ] = False,
@@ -61,7 +65,7 @@ def traffic(
     if json:
         options.print_json(report.facts())
     else:
-        report.print(after)
+        report.print(after, ops)
 
 
 def _report(
@@ -85,7 +89,7 @@ def _report(
     if ceilings.of(target) is None:
         options.say("measuring the ceilings of this machine, once (about two seconds)")
     roof = ceilings.measured(target)
-    element = options.element_type(dtype)
+    element = options.element_type(dtype or ("f16" if target.startswith("cuda") else None))
     steps = [(name, ir) for name, ir in kernel.stages(dtype=element, sizes=sizes)]
     twice = {**sizes, **{d: 2 * sizes[d] for d in _lengths(steps[-1][1])}}
 
@@ -222,32 +226,32 @@ class _Report:
             **more,
         }
 
-    def print(self, after: str | None) -> None:
+    def print(self, after: str | None, ops: bool) -> None:
         """The tables, as text."""
         names = list(self.steps)
         if after is not None and after not in names:
             raise ArgumentError(
                 f"--after: {after!r} is not in this pipeline{options.nearest(after, names)}"
             )
-        chosen = next(s for s in self.all if s.name == (after or names[-1]))
-        lines = [self.title, *_roofs(self.roof), ""]
-        lines += self._stages()
-        lines += ["", f"by op, after {chosen.name}", *_ops(chosen), "", *self._comparison()]
+        lines = [self.title, *_roofs(self.roof), "", *self._stages(), "", *self._comparison()]
+        if after is not None or ops:
+            chosen = next(s for s in self.all if s.name == (after or names[-1]))
+            lines += ["", f"by op, after {chosen.name}", *_ops(chosen)]
         print("\n".join(lines))
 
     def _stages(self) -> Iterator[str]:
         yield (
-            f"{'after':12} {'bytes read':>16} {'written':>16} {'total':>16} {'matrix':>15} {'other':>14} "
-            f"{'special':>13}  {'at least':>10}  bound"
+            f"{'after':11} {'bytes read':>15} {'written':>15} {'total':>15} {'matrix':>14} {'other':>13} "
+            f"{'special':>11} {'at least':>8}  bound"
         )
         for s in self.all:
             yield (
-                f"{s.name:12} {s.read:16,} {s.written:16,} {s.moved:16,} {s.work['matrix']:15,} {s.work['fma']:14,} "
-                f"{s.work['special']:13,}  {duration(s.bound.least):>10}  {s.bound.holds}"
+                f"{s.name:11} {s.read:15,} {s.written:15,} {s.moved:15,} {s.work['matrix']:14,} {s.work['fma']:13,} "
+                f"{s.work['special']:11,} {duration(s.bound.least):>8}  {s.bound.holds}"
             )
             if s.name in self.counted:
                 yield _count(self.counted[s.name])
-        yield f"compulsory   {self.all[0].compulsory:,} bytes: each input once, each output once"
+        yield f"compulsory  {self.all[0].compulsory:,} bytes: each input once, each output once"
 
     def _comparison(self) -> Iterator[str]:
         headings = {UNFUSED: "one op at a time", FUSED: "fused"}
@@ -292,11 +296,11 @@ def _ops(s: Stage) -> Iterator[str]:
 
 def _count(counted: Mapping[str, Any]) -> str:
     if "skipped" in counted:
-        return f"{'  counted':12} not run: {counted['skipped']} is too much for the interpreter; give smaller sizes (--size)"
+        return f"{'  counted':11} not run: {counted['skipped']} is too much for the interpreter; give smaller sizes (--size)"
     work = counted["work"]
     return (
-        f"{'  counted':12} {counted['read']:16,} {counted['written']:16,} {counted['read'] + counted['written']:16,} "
-        f"{work['matrix']:15,} {work['fma']:14,} {work['special']:13,}  {'equal' if counted['equal'] else 'DIFFERENT'}"
+        f"{'  counted':11} {counted['read']:15,} {counted['written']:15,} {counted['read'] + counted['written']:15,} "
+        f"{work['matrix']:14,} {work['fma']:13,} {work['special']:11,} {'equal' if counted['equal'] else 'DIFFERENT':>8}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import sys
@@ -114,15 +115,14 @@ def _tuned(
     target: str | None,
     seed: int,
 ) -> Leaderboard:
-    from tilec import ceilings
+    from tilec import backend, gpu
     from tilec.cli.run import arguments_of
 
     kernel = options.load(file, target)
     arguments = arguments_of(kernel, input_, size, dtype, seed)
+    if kernel.target is not None and backend.on_gpu(kernel.target):
+        arguments = gpu.send(arguments)
     arguments.update(options.scalars(set_))
-    if ceilings.of(kernel.target or "cpu") is None:
-        options.say("measuring the ceilings of this machine, once (about two seconds)")
-        ceilings.measure()
     workers = max(1, (os.cpu_count() or 2) // 2) if jobs is None else jobs
     with _progress() as progress:
         return kernel.tune(
@@ -194,7 +194,7 @@ def _facts(board: Leaderboard) -> dict[str, Any]:
                 "speed": 1 / e.relative if e.relative else None,
                 "of_roof": board.least / board.time(e) if e.relative else None,
                 "predicted_seconds": e.predicted,
-                "error": e.error,
+                "error": None if math.isnan(e.error) else e.error,
                 "note": e.note,
             }
             for e in board.entries

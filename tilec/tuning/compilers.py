@@ -53,7 +53,7 @@ class Compilers:
 
 
 def _start() -> subprocess.Popen[str]:
-    # a session of its own: Ctrl-C is for the search, which then ends its processes itself
+    # away from the terminal: Ctrl-C is for the search, which then ends its processes itself
     root = str(Path(__file__).resolve().parents[2])
     known = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     try:

@@ -8,6 +8,7 @@ where that would take too long, with the default schedule's, before the time cou
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -124,6 +125,12 @@ class _Search:
     def __init__(self, problem: Problem, store: Store, options: Options) -> None:
         self.problem, self.store, self.options = problem, store, options
         self.start = time.monotonic()
+        tiles, given = self.tiles(Choice()), options.space
+        self.space = (
+            spaces.default_space(tiles, problem.target)
+            if given is None
+            else spaces.parse(given, tiles, problem.target)
+        )
         self.roof = ceilings.measured(problem.target)
         self.done: list[Entry] = []
         self.trimmed: Mapping[Unit, int] | None = None
@@ -180,23 +187,17 @@ class _Search:
     def entry(self, choice: Choice) -> Entry:
         """A candidate with its prediction. Raises ResourceError where it does not fit."""
         p, tiles = self.problem, self.tiles(choice)
-        predicted = cost.predict(tiles, p.sizes, p.scalars, p.arrays, self.roof, self.trimmed)
+        alike = self.tiles(spaces.shape(choice, tiles))
+        predicted = cost.predict(alike, p.sizes, p.scalars, p.arrays, self.roof, self.trimmed)
         return Entry(choice, predicted, tiles=tiles)
 
     def ranked(self) -> list[Entry]:
         """The candidates that fit, the most promising first; of those that make the same kernel, one."""
         p = self.problem
-        assert self.default.tiles is not None
-        given = self.options.space
-        space = (
-            spaces.default_space(self.default.tiles, p.target)
-            if given is None
-            else spaces.parse(given, self.default.tiles, p.target)
-        )
         seen = {(self.default.tiles, "{}")}
         out: list[Entry] = []
         for choice in itertools.chain(
-            self.stored(), spaces.candidates(space, p.online, {**p.sizes, **p.scalars})
+            self.stored(), spaces.candidates(self.space, p.online, {**p.sizes, **p.scalars})
         ):
             try:
                 e = self.entry(choice)
@@ -236,7 +237,8 @@ class _Search:
         return first + last
 
     def adopt(self, e: Entry) -> None:
-        """Takes over what an earlier search measured."""
+        """Takes over what an earlier search measured; it kept no errors."""
+        e = replace(e, error=math.nan)
         self.done.append(e)
         if e.state == "measured" and e.relative < self.incumbent.relative * BETTER:
             self.crown(e)
@@ -416,7 +418,7 @@ def show(board: Leaderboard, top: int | None = None) -> str:
     for n, e in enumerate(measured[:top], 1):
         lines.append(
             f"{n:2}. {e.choice!s:24} {_time(board.time(e)):>10} {1 / e.relative:6.2f}x {board.least / board.time(e):8.0%} "
-            f"{_time(e.predicted):>10} {e.error:9.1e}"
+            f"{_time(e.predicted):>10} {_error(e.error):>9}"
         )
     others = [e for e in board.entries if e.state != "measured"]
     for state in dict.fromkeys(e.state for e in others):
@@ -427,6 +429,10 @@ def show(board: Leaderboard, top: int | None = None) -> str:
         + ("" if board.complete else "; not all candidates were tried")
     )
     return "\n".join(lines)
+
+
+def _error(e: float) -> str:
+    return "-" if math.isnan(e) else f"{e:.1e}"
 
 
 def _time(t: float) -> str:

@@ -31,19 +31,22 @@ def tiled_axes(tiles: Kernel) -> dict[str, int]:
 
 
 def default_space(tiles: Kernel, target: str) -> Space:
-    """What is tried unless the user says otherwise: the axes that have windows of more than one position."""
+    """What is tried unless the user says otherwise: schedule fields where the target has some, which decide the tiles too;
+    else the axes that have windows of more than one position."""
+    fields = backend.schedule_space(target)
+    if fields:
+        return dict(fields)
     streamed = {op.axis for op in walk(tiles.body) if isinstance(op, For)}
-    space: Space = {
+    return {
         axis: COLUMNS if axis in streamed else ROWS
         for axis, n in tiled_axes(tiles).items()
         if n > 1
     }
-    return {**space, **backend.schedule_space(target)}
 
 
 def parse(texts: Sequence[str], tiles: Kernel, target: str) -> Space:
     """The space of `i=64,128 j=32,64`. Raises ArgumentError for a name that is neither an axis nor a schedule field."""
-    axes, fields = tiled_axes(tiles), backend.schedule_space(target)
+    axes, fields = tiled_axes(tiles), backend.schedule_fields(target)
     out: Space = {}
     for part in (p for t in texts for p in t.split()):
         name, equals, values = part.partition("=")
@@ -57,10 +60,14 @@ def parse(texts: Sequence[str], tiles: Kernel, target: str) -> Space:
                 f"--space: {tiles.name} has no {name!r} to search; there are {known}"
             )
         found = tuple(dict.fromkeys(values.split(",")))
-        out[name] = found if name in fields else tuple(_extent(name, v) for v in found)
+        out[name] = tuple(_field(v) if name in fields else _extent(name, v) for v in found)
     if not out:
         raise ArgumentError("--space: nothing to search; write --space 'i=64,128 j=32,64'")
     return out
+
+
+def _field(text: str) -> object:
+    return int(text) if text.isdecimal() else text
 
 
 def _extent(axis: str, text: str) -> int:
@@ -86,6 +93,22 @@ def _covering(extents: Sequence[object], length: int) -> tuple[object, ...]:
     numbers = sorted(int(str(x)) for x in extents)
     most = next((n for n in numbers if n >= length), numbers[-1])
     return tuple(n for n in numbers if n <= most)
+
+
+def shape(chosen: Choice, tiles: Kernel) -> Choice:
+    """The tile extents that schedule fields stand for: 64 rows per warpgroup, and the columns."""
+    fields = chosen.schedule
+    if chosen.tile or not {"warpgroups", "columns"} & set(fields):
+        return chosen
+    axes = tiled_axes(tiles)
+    streamed = {op.axis for op in walk(tiles.body) if isinstance(op, For)}
+    extents = {
+        "warpgroups": 64 * int(str(fields.get("warpgroups", 2))),
+        "columns": fields.get("columns", 128),
+    }
+    rows = max((a for a in axes if a not in streamed), key=lambda a: axes[a], default=None)
+    tile = {a: int(str(extents["columns"])) for a in axes if a in streamed and axes[a] > 1}
+    return Choice(tile | ({rows: int(str(extents["warpgroups"]))} if rows is not None else {}))
 
 
 def tiles_of(online: Kernel, fixed: Mapping[str, int], chosen: Choice, target: str) -> Kernel:

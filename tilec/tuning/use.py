@@ -36,7 +36,7 @@ def winner(
     if found is None:
         return None
     unfit = set(found.choice.tile) - _axes(online, fixed, target)
-    unknown = set(found.choice.schedule) - set(backend.schedule_space(target))
+    unknown = set(found.choice.schedule) - set(backend.schedule_fields(target))
     if unfit or unknown:
         _warn(f"the stored schedule {found.choice} does not fit {kernel.name}, and is not used")
         return None

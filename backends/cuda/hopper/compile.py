@@ -91,7 +91,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
 
     width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
     length = int(evaluate(s.kernel.extents[s.stream], sizes))
-    schedule = default(width, length, uneven(s))
+    values = sum(x.width for x in s.slots)
+    schedule = default(width, values, length, uneven(s))
     if s.together:
         schedule = replace(schedule, loader=40)
     if s.loops[0].tile is None:

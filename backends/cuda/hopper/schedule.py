@@ -121,8 +121,11 @@ def _show(x: object) -> str:
     return str(x).lower() if isinstance(x, bool) else str(x)
 
 
-def default(width: int, length: int, uneven: bool) -> Schedule:
-    """The schedule for heads of `width` and about `length` positions; `uneven`: row tiles differ in their blocks."""
+def default(width: int, values: int, length: int, uneven: bool) -> Schedule:
+    """The schedule for heads of `width` with `values` columns to add up, and about `length` positions.
+
+    `uneven`: row tiles differ in their blocks.
+    """
     order: Literal["static", "longest"] = "longest" if uneven else "static"
     if width <= 64:
         if uneven and length <= 1024:
@@ -132,4 +135,6 @@ def default(width: int, length: int, uneven: bool) -> Schedule:
         return Schedule(3, 128, order=order)
     if width <= 128:
         return Schedule(2, 128, order=order)
+    if width <= 192 and values <= 128:
+        return Schedule(2, 112, order=order, store="direct", loader=40)
     return Schedule(2, 64, order=order, store="direct", loader=40 if uneven else 24)

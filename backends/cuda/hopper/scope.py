@@ -157,8 +157,9 @@ class Scope:
             combined = both.format(name, element.text)
             out.add(f"if (row < {self.extent(self.structure.row).text}) {name} = {combined};")
         with out.block("for (int other = 16; other; other /= 2)"):
-            shuffled = f"__shfl_xor_sync(FULL, {name}, other)"
-            out.add(f"{name} = {both.format(name, shuffled)};")
+            # a variable of its own: && and || must not keep a thread from the shuffle
+            out.add(f"const {ctype} got = __shfl_xor_sync(FULL, {name}, other);")
+            out.add(f"{name} = {both.format(name, 'got')};")
         self.values[op.result.name] = Expression(name, element.kind, element.bits)
 
     def at_row(self, x: Operand, defs: Mapping[str, Op]) -> Expression:

@@ -1,0 +1,123 @@
+"""How well the cost model ranks tile extents: predicted against measured times on this machine.
+
+    python benchmarks/cost_rank.py [--rounds 7] [--threads 1]
+
+Prints for each case the rank correlation (Spearman), what the model would pick, and how much slower that is than the best.
+With one thread the times are the thread's own, so that a busy machine distorts them little. A second table says what the
+best extents of one length cost at another: the ground for sharing a stored schedule between near lengths.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROWS, COLUMNS = (16, 32, 64, 128, 256), (16, 32, 64, 128, 256, 512)
+CASES = (
+    ("naive", {"M": 512, "N": 512}),
+    ("naive", {"M": 720, "N": 720}),
+    ("naive", {"M": 1024, "N": 1024, "H": 2}),
+    ("causal", {"M": 512, "N": 512, "H": 4}),
+    ("causal", {"M": 724, "N": 724, "H": 4}),
+    ("causal", {"M": 1024, "N": 1024, "H": 2}),
+    ("gemma2", {}),
+)
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+    """The rank correlation of two lists of one length."""
+
+    def ranks(xs: Sequence[float]) -> list[int]:
+        order = sorted(range(len(xs)), key=lambda n: xs[n])
+        return sorted(range(len(xs)), key=lambda n: order[n])
+
+    n = len(a)
+    far = sum((x - y) ** 2 for x, y in zip(ranks(a), ranks(b), strict=True))
+    return 1 - 6 * far / (n * (n * n - 1))
+
+
+def case(
+    name: str, sizes: dict[str, int], rounds: int, threads: int
+) -> dict[tuple[int, int], tuple[float, float]]:
+    """Predicted and measured seconds for each pair of extents."""
+    import tilec
+    from tilec import ceilings, cost
+    from tilec.traffic import budget
+
+    roof = ceilings.measured("cpu")
+    share = threads / roof.workers
+    roof = dataclasses.replace(
+        roof,
+        workers=threads,
+        **{u: getattr(roof, u) * share for u in ("matrix", "fma", "special")},
+    )
+    plain = tilec.load(EXAMPLES / f"{name}.tile", target="cpu")
+    known, scalars = plain.environment(sizes)
+    data = plain.sample(**sizes)
+
+    def tiles(tile: dict[str, int]):
+        *_, (_, ir) = tilec.load(EXAMPLES / f"{name}.tile", target="cpu", tile=tile).stages(
+            sizes=known
+        )
+        return ir
+
+    least = budget(tiles({"i": 16, "j": 16}), known, scalars, data).work
+    trimmed = {u: least.total(u) for u in least.ops}
+    kernels = {
+        (i, j): tilec.load(EXAMPLES / f"{name}.tile", target="cpu", tile={"i": i, "j": j})
+        for i, j in itertools.product(ROWS, COLUMNS)
+        if i < 2 * known["M"] and j < 2 * known["N"]
+    }
+    times: dict[tuple[int, int], list[float]] = {at: [] for at in kernels}
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    for _ in range(rounds + 1):
+        for at, kernel in kernels.items():
+            start = clock()
+            kernel(**data)
+            times[at].append(clock() - start)
+    return {
+        at: (
+            cost.predict(tiles({"i": at[0], "j": at[1]}), known, scalars, data, roof, trimmed),
+            min(times[at][1:]),
+        )
+        for at in kernels
+    }
+
+
+def main() -> None:
+    """Runs all cases."""
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("--rounds", type=int, default=7)
+    p.add_argument("--threads", type=int, default=1)
+    a = p.parse_args()
+    os.environ["TILEC_NUM_THREADS"] = str(a.threads)
+    found: list[tuple[str, int, dict[tuple[int, int], tuple[float, float]]]] = []
+    for name, sizes in CASES:
+        result = case(name, dict(sizes), a.rounds, a.threads)
+        predicted, measured = zip(*result.values(), strict=True)
+        pick = min(result, key=lambda at: result[at][0])
+        best = min(result, key=lambda at: result[at][1])
+        print(
+            f"{name:8} {sizes.get('N', 512):5} correlation {spearman(predicted, measured):.2f}  "
+            f"picks i={pick[0]} j={pick[1]}, "
+            f"{result[pick][1] / result[best][1] - 1:.1%} slower than i={best[0]} j={best[1]} "
+            f"({result[best][1] * 1e3:.3f} ms)",
+            flush=True,
+        )
+        found.append((name, sizes.get("N", 512), result))
+    print("\nthe best extents of one length, used at another")
+    for (name, n, first), (other, m, second) in itertools.permutations(found, 2):
+        if name == other:
+            best = min(first, key=lambda at: first[at][1])
+            loss = second[best][1] / min(t for _, t in second.values()) - 1
+            print(f"{name:8} tuned for {n:5}, run at {m:5}: {loss:.1%} slower than its own best")
+
+
+if __name__ == "__main__":
+    main()

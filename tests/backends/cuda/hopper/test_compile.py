@@ -1,0 +1,115 @@
+"""Hopper kernels as the compiler sees them: registers and shared memory as planned, nothing spilled, nothing serialised."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+import tilec
+from tests.backends.cuda.hopper import running
+from tilec.backends.cuda import nvrtc, target
+from tilec.backends.cuda.hopper import plan as plans
+from tilec.backends.cuda.hopper.schedule import Schedule, changed
+from tilec.errors import ArgumentError, UnsupportedError
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+FITTING = [
+    "alibi",
+    "causal",
+    "chunked",
+    "chunks",
+    "differential",
+    "document",
+    "gemma2",
+    "jagged",
+    "mla",
+    "naive",
+    "natten2d",
+    "pair_bias",
+    "prefix",
+    "sigmoid",
+    "sink",
+    "sink_by_hand",
+    "swin",
+    "t5",
+    "watched",
+]
+ALL = bool(os.environ.get("TILEC_CUDA_ALL"))
+"""Whether every fitting example is compiled (minutes); else two are."""
+WIDE = {"M": 4096, "N": 4096, "D": 128, "E": 128}
+
+
+def compiler() -> bool:
+    """Whether NVRTC can be loaded."""
+    try:
+        nvrtc.version()
+    except UnsupportedError:
+        return False
+    return True
+
+
+def code(name: str, **schedule: object) -> target.Code:
+    """The code of an example for wide heads."""
+    kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a", schedule=schedule)
+    return kernel.gpu_code(dtype="bf16", **{d: n for d, n in WIDE.items() if d in kernel.dims})
+
+
+@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@pytest.mark.parametrize("name", FITTING if ALL else ["causal", "document"])
+def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
+    made = code(name)
+    assert made.emitter == "hopper"
+    images = dict(zip((u.names for u in made.units), target.compiled(made), strict=True))
+    for source in made.fast.values():
+        image = images[(source.name,)]
+        use = image.usage[source.name]
+        assert use.registers <= source.plan.schedule.entry
+        assert (use.shared, use.stack, use.spill_stores, use.spill_loads) == (0, 0, 0, 0)
+        assert not [w for w in image.warnings if "C75" in w]
+        assert source.shared == max(r.offset + r.bytes * r.count for r in ends(source.plan))
+
+
+def ends(plan: plans.Plan) -> list[plans.Room]:
+    """All that lies in shared memory."""
+    barriers = [plans.Room(n, at, 8, k) for n, (at, _, k) in plan.barriers.items()]
+    return [*plan.rooms.values(), *barriers]
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_every_fitting_example_has_a_plan(name: str) -> None:
+    kernel = tilec.load(EXAMPLES / f"{name}.tile")
+    _, sources = running.tiles(kernel, "bf16", {d: kernel._source.sizes[d] for d in kernel.dims})
+    for source in sources.values():
+        rooms = sorted(ends(source.plan), key=lambda r: r.offset)
+        for a, b in itertools.pairwise(rooms):
+            assert a.offset + a.bytes * a.count <= b.offset
+        text = plans.show(source.plan)
+        assert text.count("acquire") >= 3
+        assert f"{source.plan.schedule.warpgroups} warpgroups" in text
+
+
+def test_schedules_are_checked() -> None:
+    assert changed(Schedule(), {"columns": "64", "relax": "false"}) == Schedule(
+        columns=64, relax=False
+    )
+    for field, value in (
+        ("columns", 20),
+        ("warpgroups", 5),
+        ("stages", "x"),
+        ("relax", 2),
+        ("loader", 20),
+    ):
+        with pytest.raises(ArgumentError, match=field):
+            changed(Schedule(), {field: value})
+    with pytest.raises(ArgumentError, match="no field 'colums'"):
+        changed(Schedule(), {"colums": 64})
+
+
+@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+def test_a_schedule_is_taken_or_refused_aloud() -> None:
+    assert "columns=64" in code("naive", columns=64, emitter="hopper").note
+    with pytest.raises(ArgumentError, match="fragments take"):
+        code("naive", columns=256)
