@@ -11,10 +11,19 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import datetime
+import json
 import os
+import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
 FULL = """
 kernel full(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E]) -> O[b, h, i, e]:
@@ -26,7 +35,7 @@ kernel causal(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E]) -> O[b, h, i, e]:
     S = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(D)
     O = sum[j](softmax[j](S if j <= i + N - M else -inf) * V[b, h, j, e])
 """
-ROUNDS = 9
+ROUNDS = 7
 CHAINS = 12
 
 
@@ -70,8 +79,8 @@ def best(run: Callable[[], object], clock: Callable[[], float], rounds: int = RO
 
 def compare(
     causal: bool, dtype: str, n: int, d: int, heads: int, threads: int, peak: float
-) -> None:
-    """Times one case and prints a line."""
+) -> dict[str, object]:
+    """Times one case, prints a line and gives its figures."""
     import torch
 
     import tilec
@@ -83,18 +92,49 @@ def compare(
     sdpa = torch.nn.functional.scaled_dot_product_attention
     error = (ours.float() - sdpa(q, k, v, is_causal=causal).float()).abs().max().item()
     clock = time.thread_time if threads == 1 else time.perf_counter
-    a = b = float("inf")
+    ours_s: list[float] = []
+    torch_s: list[float] = []
     for _ in range(ROUNDS):
-        a = min(a, best(lambda: kernel(q, k, v), clock, 1))
-        b = min(b, best(lambda: sdpa(q, k, v, is_causal=causal), clock, 1))
+        ours_s.append(best(lambda: kernel(q, k, v), clock, 1))
+        torch_s.append(best(lambda: sdpa(q, k, v, is_causal=causal), clock, 1))
+    ratio = statistics.median(y / x for x, y in zip(ours_s, torch_s, strict=True))
+    a, b = statistics.median(ours_s), statistics.median(torch_s)
     pairs = n * (n + 1) // 2 if causal else n * n
     rate = 4 * heads * pairs * d / a
     print(
         f"{'causal' if causal else 'full':6s} {dtype:4s} D={d:<3d} N={n:<5d} tilec {a * 1e3:8.2f} ms "
-        f"{rate / 1e9:6.1f} GF {100 * rate / peak:3.0f} %   torch {b * 1e3:8.2f} ms   x{b / a:.2f}   "
+        f"{rate / 1e9:6.1f} GF {100 * rate / peak:3.0f} %   torch {b * 1e3:8.2f} ms   x{ratio:.2f}   "
         f"difference {error:.1e}",
         flush=True,
     )
+    mask = "causal" if causal else "full"
+    case = {"mask": mask, "dtype": dtype, "D": d, "N": n, "heads": heads, "threads": threads}
+    figures = {"tilec_ms": a * 1e3, "torch_ms": b * 1e3, "ratio": ratio, "of_peak": rate / peak}
+    return {**case, **{name: round(x, 4) for name, x in figures.items()}, "difference": error}
+
+
+def record(file: str, figures: dict[str, object]) -> None:
+    """Appends one line: the figures, and what they were measured with."""
+    import torch
+
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    what = {
+        "date": datetime.date.today().isoformat(),
+        "cpu": cpu_name(),
+        "torch": torch.__version__,
+        "command": "python " + " ".join(sys.argv),
+        "commit": commit,
+    }
+    with open(file, "a", encoding="utf-8") as f:
+        f.write(json.dumps({**figures, **what}) + "\n")
+
+
+def cpu_name() -> str:
+    """What LLVM calls this processor."""
+    from tilec.backends.cpu import jit
+
+    return jit.host().cpu
 
 
 def main() -> None:
@@ -105,6 +145,7 @@ def main() -> None:
     p.add_argument("--dtypes", default="f32")
     p.add_argument("--heads", type=int, default=2)
     p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--json", metavar="FILE", help="append the figures as JSON lines")
     a = p.parse_args()
     os.environ["TILEC_NUM_THREADS"] = str(a.threads)
     import torch
@@ -117,7 +158,9 @@ def main() -> None:
         for d in map(int, a.dims.split(",")):
             for n in map(int, a.sizes.split(",")):
                 for causal in (False, True):
-                    compare(causal, dtype, n, d, a.heads, a.threads, peak)
+                    figures = compare(causal, dtype, n, d, a.heads, a.threads, peak)
+                    if a.json:
+                        record(a.json, figures)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import networkx as nx
-
 from tilec.dataflow import backward, definitions, names_in
 from tilec.ir import (
     Body,
@@ -162,6 +160,10 @@ class _Graph:
                 continue
             done[name] = root = self._root(name)
             todo.extend(root.cuts)
+        if len(done) == 1:
+            return list(done.values())
+        import networkx as nx  # a tenth of a second, and most programs have one root
+
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(sorted(done, key=self.order.__getitem__))
         graph.add_edges_from((c, r.name) for r in done.values() for c in r.cuts)

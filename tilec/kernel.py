@@ -267,9 +267,11 @@ class Kernel:
 
     def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:
         """The stored schedule for a call, where the user chose none; a file that cannot be trusted gives a warning."""
-        if self._tile or self._schedule or target == "reference":
+        from tilec.tuning import store
+
+        if self._tile or self._schedule or target == "reference" or not store.exists():
             return None
-        from tilec.tuning import use
+        from tilec.tuning import use  # the tuner's parts, not needed where nothing was ever tuned
 
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         return use.winner(kernel, online, sizes, _fixed(online, sizes), target)

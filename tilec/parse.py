@@ -71,6 +71,7 @@ class _Body:
     indent: str | None = None
     statements: list[Statement] = field(default_factory=list[Statement])
     incomplete: bool = False
+    crooked: bool = False  # a line that is not indented as those above was reported
 
 
 class _File:
@@ -172,6 +173,11 @@ class _File:
             self.bad_indent(line, self.base)
 
     def bad_indent(self, line: Line, expected: str) -> None:
+        """Reports a line that is not indented as those above; once in a kernel, since the next ones may follow it."""
+        assert self.body is not None
+        if self.body.crooked:
+            return
+        self.body.crooked = True
         if ("\t" in line.indent) != ("\t" in expected):
             has, had = ("a tab", "blanks") if "\t" in line.indent else ("blanks", "tabs")
             message = f"this line is indented with {has}, the lines above with {had}"
