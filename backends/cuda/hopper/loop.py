@@ -219,7 +219,7 @@ class FragmentLoop:
         name = self.names.fresh(self.names.of(x) + "_x")
         self.declared.add(name)
         self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
-        self.locals[x] = Expression(name, e.kind, e.bits, product=e.product)
+        self.locals[x] = Expression(name, e.kind, e.bits, product=e.product, line=e.line)
         return self.locals[x]
 
     def small_tanh(self, x: str) -> Expression:
