@@ -38,6 +38,8 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         {"B": 1, "H": 2, "M": 100, "N": 100, "D": 16, "E": 32},
         {"columns": 32},
     ),
+    ("alibi", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 32, "E": 32}, {"columns": 32}),
+    ("alibi", "bf16", {"B": 1, "H": 2, "M": 300, "N": 300, "D": 32, "E": 32}, {"columns": 64}),
     ("mla", "bf16", {"B": 1, "H": 2, "M": 64, "N": 100, "C": 64, "R": 32}, {"columns": 32}),
     ("pair_bias", "bf16", {"B": 2, "H": 1, "N": 70, "D": 32, "E": 32}, {"columns": 32}),
 ]
