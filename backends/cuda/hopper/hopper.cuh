@@ -121,7 +121,7 @@ DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.885
 #define TANH_3 (-0.33185161f)
 #define TANH_5 0.11544492f
 // the greatest x² for which `outer` times the polynomial is right to 1e-3: less than the rounding of a weight
-DEVICE float tanh_reach(float outer) { return fabsf(outer) <= 110.f ? 0.25f : exp2_(log2_(0.67f / fabsf(outer)) * 0.6666667f); }
+DEVICE float tanh_reach(float outer) { return fabsf(outer) <= 110.f ? 0.25f : exp2_((log2_(fabsf(outer)) + 0.5777f) * -0.6666667f); }
 DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
 DEVICE float divisor_scale(float y) { return fabsf(y) <= 1e-30f ? 1.2676506e30f : fabsf(y) >= 1e30f ? 7.8886091e-31f : 1.f; }
 DEVICE float divide(float x, float y) {                                          // 0 / 0 is 0
