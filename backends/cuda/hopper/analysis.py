@@ -176,7 +176,29 @@ class Analysis:
         op = self.defs.get(name)
         if name in self.arrays or name in kept or op is None or not self.is_fragment(op):
             return 0
+        if self.is_line(name):
+            return 0
+        if isinstance(op, Map) and op.fn in ("add", "sub") and any(map(self.is_line, op.args)):
+            (x,) = [y for y in op.args if not self.is_line(y)] or [op.args[0]]
+            inner = self.defs.get(str(x))
+            if isinstance(inner, Map) and inner.fn == "mul":
+                return 1 + sum(self.cost(y, kept) for y in names_in(inner.args))
         return 1 + sum(self.cost(x, kept) for x in names_in(operands(op)))
+
+    def is_line(self, x: Operand) -> bool:
+        """Whether an operand is a straight line along a row: it folds into an addition."""
+        if not isinstance(x, str) or self.structure.stream not in self.scope.axes(x):
+            return True
+        op = self.defs.get(x)
+        match op:
+            case None:
+                return x == self.structure.stream
+            case Map(fn="add" | "sub", args=args):
+                return all(map(self.is_line, args))
+            case Map(fn="mul", args=args):
+                return all(map(self.is_line, args)) and any(map(self.is_fixed, args))
+            case _:
+                return False
 
     def reusable(self, name: str) -> str | None:
         """The array of a head that is not looked at but to compute this value."""

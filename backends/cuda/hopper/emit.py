@@ -279,11 +279,13 @@ class _Kernel(Loading):
         """The first window of a tile, in whichever loop has it."""
         for inner in step.shared:
             self.step(inner)
-        last = len(step.blocks) - 1
-        for k, steps in enumerate(step.blocks):
-            head = "if" if k == 0 else "else if"
+        order = range(len(step.blocks)) if self.s.chosen else self.s.order
+        for place, k in enumerate(order):
+            steps = step.blocks[k]
+            head = "if" if place == 0 else "else if"
             test = self.is_block(k) if self.s.chosen else f"windows_{k} > 0"
-            with self.out.block("else" if k == last and k else f"{head} ({test})"):
+            last = place and place == len(order) - 1
+            with self.out.block("else" if last else f"{head} ({test})"):
                 if not self.s.chosen:
                     self.out.add(f"begin_{k} = 1;")
                 self.window(k, "0")
@@ -311,7 +313,7 @@ class _Kernel(Loading):
     def window(self, block: int, n: str) -> None:
         """Where the window is, and where this thread's columns in it are."""
         s = self.s
-        at = f"word >> {self.bits}" if s.chosen else f"start_{block} + {n} * {s.columns}"
+        at = f"word >> {self.bits}" if s.chosen else s.at(block, n)
         self.out.add(
             f"const int window = {at}, stream_lane = window + 2 * (lane & 3);   // {s.stream}"
         )

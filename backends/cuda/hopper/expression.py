@@ -26,11 +26,47 @@ COLUMN = "column"
 
 
 @dataclass(frozen=True)
+class Line:
+    """column · slope + rest, and a product more. What does not change along a row gathers in `rest`."""
+
+    column: str
+    slope: str
+    rest: str
+    product: tuple[str, str] | None = None
+
+    def value(self) -> Expression:
+        """The sum, in one instruction per product."""
+        if self.slope == "1.f":
+            text = f"({self.column} + {self.rest})"
+        else:
+            text = f"fmaf({self.column}, {self.slope}, {self.rest})"
+        if self.product is not None:
+            text = f"fmaf({self.product[0]}, {self.product[1]}, {text})"
+        return Expression(text, "float", line=self)
+
+    def plus(self, fn: str, other: Expression) -> Expression:
+        """The line ± another float."""
+        if self.product is None and other.product is not None:
+            return replace(self, product=_signed(fn, other.product)).value()
+        sign = "+" if fn == "add" else "-"
+        return replace(self, rest=f"({self.rest} {sign} {_bracket(other.text)})").value()
+
+    def negative(self) -> Line:
+        """The line with the other sign."""
+        product = None if self.product is None else _signed("sub", self.product)
+        return Line(f"(-{self.column})", self.slope, f"(-{self.rest})", product)
+
+
+def _signed(fn: str, product: tuple[str, str]) -> tuple[str, str]:
+    return product if fn == "add" else (f"-{_bracket(product[0])}", product[1])
+
+
+@dataclass(frozen=True)
 class Expression:
     """A value in CUDA C++. `bits`: an integer is below 2 ** bits in size. `step`: see above.
 
-    `product`: the factors of a product of floats, which goes into one instruction with an addition that follows. `terms`: a
-    summand that does not change along a row, and one that depends on the column alone.
+    `product`: the factors of a product of floats, which goes into one instruction with an addition that follows. `line`: the
+    float as a straight line along a row, plus such a product.
     """
 
     text: str
@@ -38,7 +74,7 @@ class Expression:
     bits: int = 64
     step: int = 0
     product: tuple[str, str] | None = None
-    terms: tuple[str, str] | None = None
+    line: Line | None = None
 
     @property
     def ctype(self) -> str:
@@ -60,7 +96,7 @@ class Expression:
         if self.step:
             # exact where it matters: a column is small beside a base that is rounded
             base, more = f"(float)({self.text})", f"(float)({_times(self.step)})"
-            return Expression(f"({base} + {more})", "float", terms=(base, more))
+            return Line(more, "1.f", base).value()
         return Expression(f"(float)({self.text})", "float")
 
 
@@ -209,12 +245,18 @@ def _real(
     texts = [a.text for a in args]
     if fn in _ONE:
         return Expression(_ONE[fn].format(*texts), "float")
+    lines = [a.line for a in args if a.line is not None]
+    if fn in ("add", "sub") and len(lines) == 1:
+        x, y = args
+        if x.line is not None:
+            return x.line.plus(fn, y)
+        return (lines[0] if fn == "add" else lines[0].negative()).plus("add", x)
     if fn in ("add", "sub") and any(a.product for a in args):
         return Expression(_fused(fn, *args), "float")
-    if fn == "mul" and any(a.terms for a in args):
-        x, y = args if args[0].terms else args[::-1]
-        assert x.terms is not None
-        return Expression(f"fmaf({x.terms[1]}, {y.text}, {x.terms[0]} * {y.text})", "float")
+    if fn == "mul" and len(lines) == 1 and lines[0].product is None:
+        (line,), y = lines, args[1] if args[0].line else args[0]
+        slope = y.text if line.slope == "1.f" else f"({line.slope} * {y.text})"
+        return Line(line.column, slope, f"({line.rest} * {y.text})").value()
     if fn in _TWO:
         product = (texts[0], texts[1]) if fn == "mul" else None
         return Expression(_TWO[fn].format(*texts), "float", product=product)
@@ -246,10 +288,11 @@ def _whole(fn: str, args: list[Expression]) -> Expression:
         step = x.step + y.step if fn == "add" else x.step - y.step
         return _sized(f"({{0}} {sign} {{1}})", args, max(x.bits, y.bits) + 1, step)
     if fn == "mul":
-        x, y = args
-        if x.step or y.step:
+        x, y = args if args[0].step else args[::-1]
+        step = x.step * int(y.text) if x.step and y.text.isdigit() else 0
+        if not step:
             x, y = x.whole(), y.whole()
-        return _sized("({0} * {1})", [x, y], x.bits + y.bits)
+        return _sized("({0} * {1})", [x, y], x.bits + y.bits, step)
     args = [a.whole() for a in args]
     bits = max(a.bits for a in args)
     match fn:

@@ -117,10 +117,11 @@ DEVICE float max_nan(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" 
 DEVICE float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 DEVICE float sigmoid_(float x) { return reciprocal(1.f + exp2_(x * -1.4426950408889634f)); }
 DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.8853900817779268f)), 1.f); }
-#define TANH_REACH 0.39f   // the greatest square of x for which `tanh_small` is right to 4e-6
-DEVICE float tanh_small(float x, float square) {
-  return fmaf(fmaf(fmaf(-0.04051472f, square, 0.13048275f), square, -0.33315511f), x * square, x);
-}
+// tanh x is x (1 + TANH_3 x² + TANH_5 x⁴) up to 9.1e-6 where x² <= 0.25, and up to 1.5e-3 |x|³.
+#define TANH_3 (-0.33185161f)
+#define TANH_5 0.11544492f
+// the greatest x² for which `outer` times the polynomial is right to 1e-3: less than the rounding of a weight
+DEVICE float tanh_reach(float outer) { return fabsf(outer) <= 110.f ? 0.25f : exp2_((log2_(fabsf(outer)) + 0.5777f) * -0.6666667f); }
 DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
 DEVICE float divisor_scale(float y) { return fabsf(y) <= 1e-30f ? 1.2676506e30f : fabsf(y) >= 1e30f ? 7.8886091e-31f : 1.f; }
 DEVICE float divide(float x, float y) {                                          // 0 / 0 is 0

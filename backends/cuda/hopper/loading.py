@@ -59,13 +59,13 @@ class Loading(Roles):
             return
         self.scalars(coordinates | self.bound_roots() | self.test_roots())
         self.bounds()
-        for k in range(len(self.s.loops)):
+        for k in self.s.order:
             if self.s.chosen:
                 self.tested(k, streamed)
                 continue
             out.add("#pragma unroll 1")
             with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
-                out.add(f"const int window = start_{k} + n * {self.s.columns};")
+                out.add(f"const int window = {self.s.at(k, 'n')};")
                 for t in streamed:
                     with out.block("if (lane == 0)" if self.s.together else ""):
                         self.window_in(t, None)

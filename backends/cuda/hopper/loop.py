@@ -46,7 +46,9 @@ class FragmentLoop:
         self.stored = {r.value: r.array for r in roots if r.what == "keep"}
         self.declared: set[str] = set()
         self.parts: dict[str, str] = {}
-        self.reach = ""
+        self.reach: dict[str, str] = {}
+        self.squares: dict[str, str] = {}
+        self.odd: dict[tuple[str, ...], tuple[str, str, str]] = {}
         self.inverses: dict[str, str] = {}
         self.mark = 0, 0
 
@@ -73,7 +75,7 @@ class FragmentLoop:
         self.mark = len(out.lines), out.depth
         out.add("#pragma unroll")
         with out.block(f"for (int c = 0; c < {s.columns // 8}; c++)"):
-            if self.block.heavy:
+            if self.block.heavy and not self.block.rough:
                 out.add("IN_ORDER;")
             for name in packed.values():
                 out.add(f"float {name}[4];")
@@ -189,10 +191,11 @@ class FragmentLoop:
                 e = pointwise(
                     "div", [self.value(y) for y in op.args], op.result.type.dtype, self.inverse
                 )
-            case Map(fn="tanh") if self.block.rough and self.block.is_short(op):
-                e = self.small_tanh(self.value(op.args[0]).real().text)
+            case Map() if (bent := self.bent(x)) is not None:
+                e = self.small_tanh(*bent)
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
-                e = self.common_division(self.value(y).real().text, self.value(z).real().text)
+                text, factor = self.value(y).real().text, self.common_inverse(z)
+                e = Expression(f"({text} * {factor})", "float", product=(text, factor))
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if x in self.block.cut:
@@ -219,34 +222,100 @@ class FragmentLoop:
         name = self.names.fresh(self.names.of(x) + "_x")
         self.declared.add(name)
         self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
-        self.locals[x] = Expression(name, e.kind, e.bits, product=e.product)
+        self.locals[x] = Expression(name, e.kind, e.bits, product=e.product, line=e.line)
         return self.locals[x]
 
-    def small_tanh(self, x: str) -> Expression:
-        """A tanh as a polynomial, with the greatest square that it was computed for."""
-        if not self.reach:
-            self.reach = self.names.fresh("reach")
-            self.before(f"float {self.reach} = 0.f;")
-            self.block.conditions.append(f"({self.reach} <= TANH_REACH)")
-        square = self.names.fresh("square")
-        self.declared.add(square)
-        self.out.add(
-            f"const float {square} = {x} * {x}; {self.reach} = fmaxf({self.reach}, {square});"
-        )
-        return Expression(f"tanh_small({x}, {square})", "float")
+    def bent(self, x: str) -> tuple[Operand, list[str], list[str]] | None:
+        """A tanh for common arguments, times factors: what it is of, the factors inside and outside."""
+        if not self.block.rough:
+            return None
+        base, outside = self.factored(x)
+        op = self.block.defs.get(str(base))
+        if not isinstance(op, Map) or op.fn != "tanh" or not self.block.is_short(op):
+            return None
+        inner, inside = self.factored(op.args[0])
+        return inner, inside, outside
 
-    def common_division(self, x: str, y: str) -> Expression:
-        """A division by what does not change along the columns, where that is neither 0 nor extreme."""
+    def factored(self, x: Operand) -> tuple[Operand, list[str]]:
+        """An element as another one times factors that do not change along a row."""
+        op = self.block.defs.get(x) if isinstance(x, str) else None
+        if op is None or x in self.block.arrays or x in self.locals:
+            return x, []
+        match op:
+            case Map(fn="mul", args=args) if self.block.is_fragment(op):
+                for y, z in (args, args[::-1]):
+                    if self.steady(z):
+                        base, factors = self.factored(y)
+                        return base, [*factors, self.value(z).real().text]
+            case Map(fn="div", args=(y, z)) if self.block.is_fragment(op) and self.steady(z):
+                if self.constant(z) or self.block.rough:
+                    base, factors = self.factored(y)
+                    constant = self.constant(z)
+                    inverse = self.inverse(self.value(z)) if constant else self.common_inverse(z)
+                    return base, [*factors, inverse]
+            case _:
+                pass
+        return x, []
+
+    def steady(self, x: Operand) -> bool:
+        """Whether an operand is a float that does not change along a row."""
+        return isinstance(x, float) or self.block.is_fixed(x)
+
+    def small_tanh(self, x: Operand, inside: list[str], outside: list[str]) -> Expression:
+        """outside · tanh(inside · x) as x times a polynomial in x², whose coefficients hold the factors."""
+        e = self.value(x).real().text
+        key = (e, *inside, "of", *outside)
+        if e not in self.reach:
+            self.reach[e] = self.names.fresh("reach")
+            self.before(f"float {self.reach[e]} = 0.f;")
+            square = self.names.fresh("square")
+            self.declared.add(square)
+            self.out.add(f"const float {square} = {e} * {e};")
+            self.out.add(f"{self.reach[e]} = fmaxf({self.reach[e]}, {square});")
+            self.squares[e] = square
+        if key not in self.odd:
+            self.odd[key] = self.coefficients(self.reach[e], inside, outside)
+        a, b, c = self.odd[key]
+        factor = self.names.fresh("factor")
+        self.declared.add(factor)
+        square = self.squares[e]
+        self.out.add(f"const float {factor} = fmaf(fmaf({c}, {square}, {b}), {square}, {a});")
+        return Expression(f"({e} * {factor})", "float", product=(e, factor))
+
+    def coefficients(
+        self, reach: str, inside: list[str], outside: list[str]
+    ) -> tuple[str, str, str]:
+        """The polynomial's coefficients; the greatest square is tested, for all columns at once."""
+        rows = any("[r]" in f for f in (*inside, *outside))
+        size, each, at = ("[2]", "ROWS ", "[r]") if rows else ("", "", "")
+
+        def variable(name: str, text: str) -> str:
+            name = self.names.fresh(name)
+            self.before(f"float {name}{size}; {each}{name}{at} = {text};")
+            return name
+
+        inner = variable("inner", " * ".join(inside) or "1.f")
+        outer = variable("outer", " * ".join(outside) or "1.f")
+        a = variable("odd", f"{outer}{at} * {inner}{at}")
+        b = variable("odd", f"TANH_3 * {a}{at} * {inner}{at} * {inner}{at}")
+        c = variable("odd", f"TANH_5 / TANH_3 * {b}{at} * {inner}{at} * {inner}{at}")
+        for k in ("[0]", "[1]") if rows else ("",):
+            square = f"{reach} * {inner}{k} * {inner}{k}"
+            self.block.conditions.append(f"({square} <= tanh_reach({outer}{k}))")
+        return f"{a}{at}", f"{b}{at}", f"{c}{at}"
+
+    def common_inverse(self, x: Operand) -> str:
+        """1 / x of what does not change along the columns, where that is neither 0 nor extreme."""
+        y = self.value(x).real().text
         if y not in self.inverses:
             name = self.inverses[y] = self.names.fresh("inverse")
             rows = "[r]" in y
             self.before(
-                f"float {name}{'[2]; ROWS ' + name + '[r]' if rows else ''} = __frcp_rn({y});"
+                f"float {name}{'[2]; ROWS ' + name + '[r]' if rows else ''} = reciprocal({y});"
             )
             for k in (0, 1) if rows else (0,):
                 self.block.conditions.append(f"regular({y.replace('[r]', f'[{k}]')})")
-        inverse = self.inverses[y] + ("[r]" if "[r]" in y else "")
-        return Expression(f"({x} * {inverse})", "float", product=(x, inverse))
+        return self.inverses[y] + ("[r]" if "[r]" in y else "")
 
     def place(self, op: Load, index: list[Expression]) -> str | None:
         """An element by a pointer that is computed before the loop; None where its index is computed in it."""

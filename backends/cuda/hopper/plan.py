@@ -292,7 +292,7 @@ def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
     rest = (Query(False), *tails, Settle(0, ("tails",)), *free_tails)
     if s.chosen:
         return (first, Stream(Hear(ahead[0]), windows), *rest)
-    return (first, *(Loop(k, steps) for k, steps in enumerate(windows)), *rest)
+    return (first, *(Loop(k, windows[k]) for k in s.order), *rest)
 
 
 def announcing(s: Structure) -> Hear:

@@ -29,7 +29,8 @@ typedef uint16_t u16;
 #define FULL 0xffffffffu
 #define MOST 0x7fffffff
 #define IN_ORDER
-#define TANH_REACH 0.39f
+#define TANH_3 (-0.33185161f)
+#define TANH_5 0.11544492f
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define ROWS for (int r = 0; r < 2; r++)
 #define EACH for (int x = 0; x < 4; x++)

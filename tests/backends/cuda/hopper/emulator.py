@@ -23,7 +23,7 @@ SHARED = (
     "scale",
     "sigmoid_",
     "tanh_",
-    "tanh_small",
+    "tanh_reach",
     "regular",
     "divisor_scale",
     "divide",

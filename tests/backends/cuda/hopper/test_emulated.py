@@ -38,6 +38,8 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         {"B": 1, "H": 2, "M": 100, "N": 100, "D": 16, "E": 32},
         {"columns": 32},
     ),
+    ("alibi", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 32, "E": 32}, {"columns": 32}),
+    ("alibi", "bf16", {"B": 1, "H": 2, "M": 300, "N": 300, "D": 32, "E": 32}, {"columns": 64}),
     ("mla", "bf16", {"B": 1, "H": 2, "M": 64, "N": 100, "C": 64, "R": 32}, {"columns": 32}),
     ("pair_bias", "bf16", {"B": 2, "H": 1, "N": 70, "D": 32, "E": 32}, {"columns": 32}),
 ]
@@ -63,6 +65,44 @@ def test_examples(
     got = running.run(kernel, arrays, dtype, sizes, **schedule)
     for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
         assert running.error(g, r) < LIMIT[dtype]
+
+
+SCORE = """
+kernel scored(Q[B, H, N, D], K[B, H, N, D], V[B, H, N, E], g: f32[H, N]) -> O[b, h, i, e]:
+    S = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(D)
+    O = sum[j](softmax[j]({score} if j <= i else -inf) * V[b, h, j, e])
+"""
+SCORES = {
+    "beyond the short tanh": "5.0 * tanh(S / 5.0)",
+    "a cap per row": "g[h, i] * tanh(S / g[h, i])",
+    "a wide cap": "1000.0 * tanh(S / 1000.0)",
+    "a slope that is subtracted from": "g[h, 0] * (j - i) - S",
+    "slopes that add up": "S * 0.5 - (i - 3 * j) * g[h, 0] + 0.25 * (j - i)",
+    "capped and sloped": "20.0 * tanh(S / 20.0) - g[h, 1] * (i - j)",
+}
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores(score: str) -> None:
+    sizes = {"B": 1, "H": 2, "N": 150, "D": 32, "E": 32}
+    kernel = tilec.compile(SCORE.format(score=SCORES[score]))
+    random = np.random.default_rng(5)
+    arrays: dict[str, Any] = {
+        n: (2 * random.standard_normal((1, 2, 150, 32))).astype(np.float16) for n in "QKV"
+    }
+    arrays["g"] = random.uniform(0.5, 60, (2, 150)).astype(np.float32)
+    got = running.run(kernel, arrays, "f16", sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
+
+
+def test_sloped_scores_begin_at_the_end_of_a_row() -> None:
+    for name, order in (("alibi", True), ("causal", False)):
+        kernel = tilec.load(EXAMPLES / f"{name}.tile")
+        sizes = {d: kernel._source.sizes[d] for d in kernel.dims}
+        _, sources = running.tiles(kernel, "bf16", sizes)
+        structure = sources[0].plan.structure
+        assert structure.descending == order
+        assert structure.order == ((1, 0) if order else (0, 1))
 
 
 def test_growing_maxima_take_the_exact_block() -> None:
