@@ -56,7 +56,7 @@ class FragmentLoop:
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
         out, s = self.out, self.block.structure
-        four = 2 * self.held  # elements in 8 columns
+        width = 2 * self.held  # elements in 8 columns
         for r in self.roots:
             self.settle(r.value)
         sums = [r for r in self.roots if r.op is not None]
@@ -64,11 +64,11 @@ class FragmentLoop:
             assert r.op is not None
             identity = IDENTITY[r.op.fn]
             out.add(
-                f"float {self.part(r.op)}[{four}] = {{{', '.join([identity] * four)}}};{self.scope.comment(r.op)}"
+                f"float {self.part(r.op)}[4] = {{{', '.join([identity] * 4)}}};{self.scope.comment(r.op)}"
             )
         for r in self.roots:
             if r.what == "keep" and r.array not in self.block.registers.heads:
-                out.add(f"float {r.array}[{four * s.columns // 8}];")
+                out.add(f"float {r.array}[{width * s.columns // 8}];")
         packed = {
             r.value: self.names.fresh(self.names.of(r.value) + "_four")
             for r in self.roots
@@ -80,7 +80,7 @@ class FragmentLoop:
             if self.block.heavy and not self.block.rough:
                 out.add("IN_ORDER;")
             for name in packed.values():
-                out.add(f"float {name}[{four}];")
+                out.add(f"float {name}[{width}];")
             with out.block("EACH"):
                 out.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
                 for root in self.roots:
@@ -90,7 +90,7 @@ class FragmentLoop:
                     bare = (
                         e.product[0] if value in self.block.factors and e.product else e.real().text
                     )
-                    out.add(f"{array}[{four} * c + x] = {bare};")
+                    out.add(f"{array}[{width} * c + x] = {bare};")
             for root in self.roots:
                 if root.what == "pack":
                     p = packed[root.value]
@@ -132,7 +132,7 @@ class FragmentLoop:
             self.out.add(f"{packed[root.value]}[x] = {e};")
             return
         assert root.op is not None
-        part = f"{self.part(root.op)}[x]"
+        part = f"{self.part(root.op)}[{'x' if self.held == 2 else 'r'}]"
         self.out.add(f"{part} = {COMBINE[fn].format(part, e)};")
 
     def guarded(self, name: str, identity: str, bare: bool) -> str:
@@ -156,7 +156,10 @@ class FragmentLoop:
         """A thread's parts of a reduction into one value per row."""
         assert root.op is not None
         name, fn = self.names.of(root.op.result.name), root.op.fn
-        both = COMBINE[fn].format(*(f"{self.part(root.op)}[2 * r{more}]" for more in ("", " + 1")))
+        both = f"{self.part(root.op)}[r]"
+        if self.held == 2:
+            parts = (f"{self.part(root.op)}[2 * r{more}]" for more in ("", " + 1"))
+            both = COMBINE[fn].format(*parts)
         if root.op.result.name not in self.block.partial:
             both = f"{QUAD[fn]}({both})"
         if root.factor is not None:
