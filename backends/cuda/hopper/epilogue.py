@@ -29,13 +29,12 @@ if TYPE_CHECKING:
 
 
 class Epilogue:
-    """Emits the epilogue of a tile. `maps` takes the maps of outputs."""
+    """Emits the epilogue of a tile. How a tile leaves through shared memory is for those who know where there is room."""
 
-    def __init__(
-        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
-    ) -> None:
-        self.scope, self.plan, self.registers, self.maps = scope, plan, registers, maps
-        self.s, self.out, self.names = plan.structure, scope.out, scope.names
+    def __init__(self, scope: Scope, registers: Registers) -> None:
+        self.scope, self.registers = scope, registers
+        self.s, self.out, self.names = scope.structure, scope.out, scope.names
+        self.held = scope.held
         self.defs = definitions(self.s.epilogue)
         self.accumulators: dict[str, str] = {}
         self.partial: set[str] = set()
@@ -53,7 +52,7 @@ class Epilogue:
         for name in sorted(self.partial & used):
             part = self.scope.values[name].text
             total = self.names.fresh(f"{part}_total")
-            self.out.add(f"float {total}[2]; ROWS {total}[r] = quad_sum({part}[r]);")
+            self.out.add(f"float {total}[{self.held}]; ROWS {total}[r] = quad_sum({part}[r]);")
             self.scope.values[name] = Expression(total, "float")
         for op in self.s.epilogue:
             if isinstance(op, Store):
@@ -112,9 +111,7 @@ class Epilogue:
         if dtype not in ("f16", "bf16", "f32"):
             raise Refused(f"output {op.tensor} is {dtype}")
         divisors = self.divisors(op.value)
-        watched = self.plan.structure.watched and bool(
-            self.inputs(op.value) & set(self.accumulators)
-        )
+        watched = self.s.watched and bool(self.inputs(op.value) & set(self.accumulators))
         probe = self.names.fresh("probe") if watched else ""
         if probe:
             self.out.add(f"u32 {probe} = 0;")
@@ -123,16 +120,16 @@ class Epilogue:
             row = self.scope.axes(x) == (self.s.row,)
             index = "[r]" if row else ""
             self.out.add(
-                f"float {self.inverse(x)}[2]; ROWS {self.inverse(x)}[r] = __frcp_rn({text}{index});"
+                f"float {self.inverse(x)}[{self.held}]; ROWS {self.inverse(x)}[r] = __frcp_rn({text}{index});"
             )
-        through = self.plan.schedule.store == "tma" and dtype != "f32"
+        through = self.through(op, feature, width)
         if through:
             self.begin_copy()
         if divisors:
             tests = [
                 f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
                 for x in divisors
-                for k in ((0, 1) if self.scope.axes(x) else (0,))
+                for k in (range(self.held) if self.scope.axes(x) else (0,))
             ]
             with self.out.block(f"if (__all_sync(FULL, {' & '.join(dict.fromkeys(tests))}))"):
                 self.tile_loop(op, feature, width, dtype, through, True, probe)
@@ -187,7 +184,7 @@ class Epilogue:
         out = self.out
         out.add("#pragma unroll")
         with out.block(f"for (int b16 = 0; b16 < {padded(width) // 16}; b16++)"):
-            out.add("float four[2][4];")
+            out.add(f"float four[2][{2 * self.held}];")
             out.add("#pragma unroll")
             with out.block("for (int half = 0; half < 2; half++) EACH"):
                 out.add(f"const int c = 2 * b16 + half, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
@@ -195,10 +192,7 @@ class Epilogue:
                 e = self.element(op.value, feature, values, fast)
                 out.add(f"four[half][x] = {e.real().text};")
             if probe:
-                pairs = ", ".join(
-                    f"pack_bf16(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)
-                )
-                out.add(f"{probe} = watch({probe}, {pairs});")
+                out.add(f"{probe} = watch({probe}, {self.pairs('bf16')});")
             if through:
                 self.matrices(dtype)
             elif dtype == "f32":
@@ -213,7 +207,7 @@ class Epilogue:
         if not isinstance(x, str):
             return literal(x)
         if x in self.accumulators:
-            return Expression(f"{self.accumulators[x]}[4 * c + x]", "float")
+            return Expression(f"{self.accumulators[x]}[{2 * self.held} * c + x]", "float")
         if x == feature:
             return Expression("2 * (lane & 3)", "int", POSITION, 1)
         if x not in self.defs or len(self.scope.axes(x)) < 2 and feature not in self.scope.axes(x):
@@ -245,58 +239,26 @@ class Epilogue:
 
     # ---- out through shared memory
 
+    def through(self, op: Store, feature: str, width: int) -> bool:
+        """Whether a tile leaves through shared memory."""
+        return False
+
     def begin_copy(self) -> None:
-        room = self.plan.rooms["out"]
-        out = self.out
-        out.add(
-            "if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory"
-        )
-        out.add("named_sync(8 + w, 128);")
-        out.add(
-            f"const u32 out_place = shared + {room.offset} + w * {room.bytes}, out_row = warp * 16 + (lane & 15);"
-        )
-        out.add(
-            "const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);"
-        )
+        """Before the first element."""
+        raise NotImplementedError
 
     def matrices(self, dtype: str) -> None:
-        """16 columns, as four 8 x 8 matrices, into the swizzled tile."""
-        pairs = [
-            f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)
-        ]
-        self.out.add(
-            f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {', '.join(pairs)});"
-        )
+        """16 columns of `four` into shared memory."""
+        raise NotImplementedError
 
     def end_copy(self, op: Store, feature: str, width: int) -> None:
-        from tilec.backends.cuda.hopper.source import CopyMap, Parameter
+        """From shared memory to the output."""
+        raise NotImplementedError
 
-        out = self.out
-        slabs = width % 64 == 0 and len(op.index) < 5
-        name = f"{self.names.of(op.tensor)}_map"
-        if op.tensor not in self.maps:
-            name = self.names.fresh(name)
-            m = CopyMap(
-                op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs
-            )
-            self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
-        rest = "".join(
-            f", (int){self.scope.operand(x, None).text}"
-            for x in op.index
-            if x not in (feature, self.s.row)
-        )
-        out.add("written_for_copies();")
-        out.add("named_sync(8 + w, 128);")
-        with out.block("if ((threadIdx.x & 127) == 0)"):
-            if slabs:
-                out.add(
-                    f"copy_out(&{name}, out_place, 0, origin + w * 64, 0{rest});{self.scope.comment(op)}"
-                )
-            else:
-                for k in range(-(-width // 64)):
-                    place = f"out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest}"
-                    out.add(f"copy_out(&{name}, {place});{self.scope.comment(op)}")
-            out.add("copy_commit();")
+    def pairs(self, dtype: str) -> str:
+        """16 columns as 8 x 8 matrices of pairs: rows g and g + 8 of the left half, then of the right half, and so on."""
+        halves = [(h, m + k) for m in range(0, 2 * self.held, 4) for h in (0, 1) for k in (0, 2)]
+        return ", ".join(f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h, k in halves)
 
     # ---- out of registers
 
@@ -333,3 +295,67 @@ class Epilogue:
             out.add(
                 f"if (row_i[r] < {limit} && column < {width}) {place} = make_uint2(left, right);{self.scope.comment(op)}"
             )
+
+
+class BulkEpilogue(Epilogue):
+    """Tiles leave as bulk copies. `maps` takes the maps of outputs."""
+
+    def __init__(
+        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
+    ) -> None:
+        super().__init__(scope, registers)
+        self.plan, self.maps = plan, maps
+
+    def through(self, op: Store, feature: str, width: int) -> bool:
+        """Whether a tile leaves through shared memory."""
+        return self.plan.schedule.store == "tma" and self.scope.dtype(op.tensor) != "f32"
+
+    def begin_copy(self) -> None:
+        room = self.plan.rooms["out"]
+        out = self.out
+        out.add(
+            "if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory"
+        )
+        out.add("named_sync(8 + w, 128);")
+        out.add(
+            f"const u32 out_place = shared + {room.offset} + w * {room.bytes}, out_row = warp * 16 + (lane & 15);"
+        )
+        out.add(
+            "const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);"
+        )
+
+    def matrices(self, dtype: str) -> None:
+        """16 columns, as four 8 x 8 matrices, into the swizzled tile."""
+        self.out.add(
+            f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {self.pairs(dtype)});"
+        )
+
+    def end_copy(self, op: Store, feature: str, width: int) -> None:
+        from tilec.backends.cuda.hopper.source import CopyMap, Parameter
+
+        out = self.out
+        slabs = width % 64 == 0 and len(op.index) < 5
+        name = f"{self.names.of(op.tensor)}_map"
+        if op.tensor not in self.maps:
+            name = self.names.fresh(name)
+            m = CopyMap(
+                op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs
+            )
+            self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
+        rest = "".join(
+            f", (int){self.scope.operand(x, None).text}"
+            for x in op.index
+            if x not in (feature, self.s.row)
+        )
+        out.add("written_for_copies();")
+        out.add("named_sync(8 + w, 128);")
+        with out.block("if ((threadIdx.x & 127) == 0)"):
+            if slabs:
+                out.add(
+                    f"copy_out(&{name}, out_place, 0, origin + w * 64, 0{rest});{self.scope.comment(op)}"
+                )
+            else:
+                for k in range(-(-width // 64)):
+                    place = f"out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest}"
+                    out.add(f"copy_out(&{name}, {place});{self.scope.comment(op)}")
+            out.add("copy_commit();")

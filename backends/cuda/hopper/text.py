@@ -16,7 +16,8 @@ tile tiles heads turn cursor rest wait expect arrive scale clear pin split regul
 greatest narrow word block chosen at row other left from first loaded late ahead window windows
 origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh w n half b16 four width
 section place taken probe redo counter start head got right slot row_tiles out_place out_row
-out_lane factor start_0 start_1 start_2 start_3 windows_0 windows_1 windows_2 windows_3 begin_0
+out_lane corner turned copied next stage free end factor start_0 start_1 start_2 start_3 windows_0
+windows_1 windows_2 windows_3 begin_0
 begin_1 begin_2 begin_3
 """
 _RESERVED = frozenset(_WORDS.split())
