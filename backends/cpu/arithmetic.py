@@ -159,6 +159,9 @@ class Arithmetic:
         return self._keep_nan(a, b, self.lesser)
 
     def _keep_nan(self, a: Value, b: Value, pick: Callable[[Value, Value], Value]) -> Value:
+        for number, other in ((a, b), (b, a)):
+            if not is_value(number) and number == number:
+                return pick(number, other)
         a, b = self.match(a, b)
         return pick(a, b) if kind_of(a)[0] == "i" else self.select(self.is_nan(a), a, pick(a, b))
 

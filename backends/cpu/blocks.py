@@ -16,6 +16,8 @@ from tilec.ir import Load
 
 LINE = 64
 """Bytes of a cache line."""
+NEAR = 32 << 10
+"""Bytes of a block up to which the hardware keeps up by itself."""
 READ, IN_L2, DATA = 0, 2, 1
 """The arguments of LLVM's prefetch."""
 UNROLL = 4
@@ -143,8 +145,11 @@ class Blocks:
     def prefetch(self, tile: Tile, address: Any) -> None:
         """Asks for a block's cache lines in order: the rows that a register tile reads side by side come too unevenly
         for the hardware to foresee."""
-        e, outer = self.e, tile.axes[0]
-        size = e.mul(self.ev.window(outer).count, tile.strides[outer] * BYTES[tile.kind])
+        e, window = self.e, self.ev.window(tile.axes[0])
+        row = tile.strides[tile.axes[0]] * BYTES[tile.kind]
+        if window.extent * row <= NEAR:
+            return
+        size = e.mul(window.count, row)
         hints = [constant("i32", x) for x in (READ, IN_L2, DATA)]
 
         def line(i: Any, _: list[Any]) -> None:

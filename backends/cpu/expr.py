@@ -35,13 +35,19 @@ ABSENT_BITS: dict[str, tuple[Kind, int]] = {
 
 
 class Evaluator:
-    """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch."""
+    """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch.
 
-    def __init__(self, e: Emit, facts: Facts, exact: bool, relaxed: Iterable[str] = ()) -> None:
+    `relaxed`: values that are computed by rules of their own; `degree`: of the polynomial for weights among them.
+    """
+
+    def __init__(
+        self, e: Emit, facts: Facts, exact: bool, relaxed: Iterable[str] = (), degree: int = 5
+    ) -> None:
         self.e, self.facts, kernel = e, facts, facts.kernel
         self.kernel = kernel
         self.absent = facts.absent if exact else set[str]()
         self.relaxed = frozenset(relaxed)
+        self.degree = degree
         self.float: Kind = "f64" if kernel.compute == "f64" else "f32"
         self.defs: dict[str, Op] = facts.defs
         self.windows: dict[str, Window] = {}
@@ -164,11 +170,17 @@ class Evaluator:
                 return Val((e.convert(e.bits(word, "f64"), self.float),))
 
     def map(self, op: Map, p: Point) -> Val:
-        args = [self.value(x, p) for x in op.args]
-        name, n = op.result.name, max(len(a.parts) for a in args)
+        name = op.result.name
         if op.fn in ("exp", "exp2") and name in self.relaxed:
             weight = exp2_weight if op.fn == "exp2" else exp_weight
-            return Val(tuple(weight(self.e, args[0].part(i)) for i in range(n)))
+            x = self.value(op.args[0], p)
+            return Val(tuple(weight(self.e, part, self.degree) for part in x.parts))
+        if op.fn == "add" and name in self.relaxed and (factors := self.product(op)):
+            a, b, c = (self.value(x, p) for x in factors)
+            n = max(len(x.parts) for x in (a, b, c))
+            return Val(tuple(self.e.fma(a.part(i), b.part(i), c.part(i)) for i in range(n)))
+        args = [self.value(x, p) for x in op.args]
+        n = max(len(a.parts) for a in args)
         rule = Rule(
             kind_for(op.result.type.dtype, self.float),
             self.float,
@@ -181,6 +193,15 @@ class Evaluator:
         if not rule.marked or all(m is None for _, m in out):
             return Val(values)
         return Val(values, tuple(constant("i1", 0) if m is None else m for _, m in out))
+
+    def product(self, op: Map) -> tuple[Operand, Operand, Operand] | None:
+        """A sum as a product and what is added to it; None where it has no product of floats that is still to be computed."""
+        for x, other in (op.args, op.args[::-1]):
+            d = self.defs.get(x) if isinstance(x, str) else None
+            if isinstance(d, Map) and d.fn == "mul" and (x in self.computing or x not in self.held):
+                if all(self.facts.dtype(y) == op.result.type.dtype for y in (*d.args, other)):
+                    return (d.args[0], d.args[1], other)
+        return None
 
     def cast(self, op: Cast, p: Point) -> Val:
         x = self.value(op.x, p)

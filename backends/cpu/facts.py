@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from tilec.backends.cpu.functions import ZERO_AT_ZERO
-from tilec.dtypes import DType, kind
+from tilec.dtypes import SIZES, DType, kind
 from tilec.functions import VANISHING
 from tilec.ir import (
     ABSENT,
@@ -107,12 +107,17 @@ class Facts:
         return isinstance(d, Map) and d.fn == "sub" and self.tops(d.args[1], d.args[0])
 
     def tops(self, m: Operand, x: Operand) -> bool:
-        """Whether m is a maximum of x along some axes, up to clamping at finite numbers."""
+        """Whether m is not below x: a maximum of it and others, or along some axes, up to clamping at finite numbers."""
         op = self.defs.get(m) if isinstance(m, str) else None
         if isinstance(op, Reduce):
             return op.fn in ("max", "maxnum") and op.args[0] == x
+        if m == x:
+            return True
         if not isinstance(op, Map) or op.fn not in ("max", "min"):
             return False
+        same = self.defs.get(x) if isinstance(x, str) else None
+        if isinstance(same, Map) and same.fn == op.fn and same.args[1] == op.args[1]:
+            return self.tops(op.args[0], same.args[0])
         if op.fn == "max":
             return any(self.tops(y, x) for y in op.args)
         # min(m, largest): below m where m is beyond it, where x - m is NaN or infinite in any case
@@ -120,11 +125,16 @@ class Facts:
             isinstance(y, float) and y > 1e38 for y in op.args
         )
 
+    def degree(self, grid: Grid) -> int:
+        """The degree of the polynomial that is enough for the weights of a grid: less where all is rounded to 16 bits."""
+        stored = {self.stored_as(op) for op in walk(grid.body) if isinstance(op, Store)}
+        return 4 if all(SIZES[t] <= 2 for t in stored if kind(t) == "float") else 5
+
     # ---- relaxed code
 
     @functools.cached_property
     def hot(self) -> frozenset[str]:
-        """Sums and differences of streamed tiles that are not plain."""
+        """Sums and differences of tiles in loops that are not plain."""
         return frozenset(
             x.result.name
             for op in walk(self.kernel.body)
@@ -133,7 +143,7 @@ class Facts:
             if isinstance(x, Map)
             and x.fn in ("add", "sub")
             and kind(x.result.type.dtype) == "float"
-            and op.axis in x.result.type.axes
+            and x.result.type.axes
             and not self.plain(x)
         )
 

@@ -95,6 +95,9 @@ def _arithmetic(e: Emit, fn: str, rule: Rule, xs: list[Any], marks: list[Any | N
             out = e.select(both, 0.0, e.div(*xs))
             return _zero_where(e, marks[0], out), marks[0]
         case "min" | "max":
+            known = [n for n, x in enumerate(rule.literals) if x is not None]
+            if len(known) == 1:
+                xs[known[0]] = rule.literals[known[0]]
             return (e.min if fn == "min" else e.max)(*xs), None
         case "neg":
             return e.neg(xs[0]), marks[0]

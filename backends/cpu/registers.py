@@ -147,14 +147,18 @@ def _stretches(e: Emit, begin: Any, end: Any) -> Iterator[tuple[Any, Any, int]]:
 
 
 def row_tiles(n: int, most: int) -> list[tuple[int, int, int]]:
-    """n rows as (first, rows of a tile, tiles); no tile is much shorter than others, as short ones starve the units."""
-    if n <= most:
-        return [(0, n, 1)] if n else []
-    tiles, rest = divmod(n, most)
-    if rest == 0:
-        return [(0, most, tiles)]
-    if rest >= min(4, most):
-        return [(0, most, tiles), (most * tiles, rest, 1)]
-    start, left = most * (tiles - 1), most + rest
-    first = (left + 1) // 2
-    return [(0, most, tiles - 1), (start, first, 1), (start + first, left - first, 1)]
+    """n rows as (first, rows of a tile, tiles), in tiles that differ by one row at most: short ones starve the units."""
+    tiles = -(-n // most)
+    short = tiles * most - n
+    if short > tiles:
+        rows, longer = divmod(n, tiles) if tiles else (0, 0)
+        parts = [(rows + 1, longer), (rows, tiles - longer)]
+    else:
+        parts = [(most, tiles - short), (most - 1, short)]
+    out: list[tuple[int, int, int]] = []
+    first = 0
+    for rows, count in parts:
+        if rows and count:
+            out.append((first, rows, count))
+            first += rows * count
+    return out

@@ -51,7 +51,8 @@ class Task:
         few: bool = False,
     ) -> None:
         self.kernel, self.e, self.grid = facts.kernel, e, grid
-        self.ev = Evaluator(e, facts, exact, facts.relaxed(grid) if watch else ())
+        relaxed = facts.relaxed(grid) if watch else ()
+        self.ev = Evaluator(e, facts, exact, relaxed, facts.degree(grid))
         self.watch = watch
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)
