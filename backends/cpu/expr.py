@@ -195,12 +195,14 @@ class Evaluator:
         return Val(values, tuple(constant("i1", 0) if m is None else m for _, m in out))
 
     def product(self, op: Map) -> tuple[Operand, Operand, Operand] | None:
-        """A sum as a product and what is added to it; None where it has no product of floats that is still to be computed."""
+        """The factors of a product in a sum, and the other summand; None where no such product is to be computed."""
         for x, other in (op.args, op.args[::-1]):
             d = self.defs.get(x) if isinstance(x, str) else None
-            if isinstance(d, Map) and d.fn == "mul" and (x in self.computing or x not in self.held):
-                if all(self.facts.dtype(y) == op.result.type.dtype for y in (*d.args, other)):
-                    return (d.args[0], d.args[1], other)
+            if not isinstance(d, Map) or d.fn != "mul":
+                continue
+            alike = all(self.facts.dtype(y) == op.result.type.dtype for y in (*d.args, other))
+            if alike and (x in self.computing or x not in self.held):
+                return (d.args[0], d.args[1], other)
         return None
 
     def cast(self, op: Cast, p: Point) -> Val:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilec.backends.cpu.expr import Evaluator
@@ -235,7 +236,17 @@ class Nests:
             return held
         whole = e.add(begin, e.mul(e.builder.udiv(e.sub(count, begin), e.index(most)), most))
         held = e.loop(begin, whole, most, held, lambda i, x: tile(i, most, x), name=axis)
-        return e.loop(whole, count, 1, held, lambda i, x: tile(i, 1, x), name=axis)
+        if not repeatable(stage):
+            return e.loop(whole, count, 1, held, lambda i, x: tile(i, 1, x), name=axis)
+
+        def last() -> list[Any]:
+            # short of rows: the last one several times, which changes nothing
+            with self.ev.scope():
+                at = [e.min(e.add(whole, r), e.add(count, -1)) for r in range(most)]
+                points = [p.on(axis, i) for i in at]
+                return self.row_tile(stage, replace(product, spread=True), points, held)
+
+        return e.branch(e.compare("<", whole, count), last, lambda: held, name=axis)
 
     def row_tile(
         self, stage: Stage, product: Product, points: Sequence[Point], totals: Sequence[Any]
@@ -245,7 +256,7 @@ class Nests:
         assert root is not None
         windows = {k: ev.window(k) for k in root.over}
         start = [self.start(root, p) for p in points]
-        sums = product.total(self.e, points[0], windows, start)
+        sums = product.total(self.e, points, windows, start)
         for p, parts in zip(points, sums, strict=True):
             ev.define(root.result.name, p, Val(tuple(parts)))
         totals = self.reduced(stage, points, totals)
@@ -389,6 +400,11 @@ class Nests:
             ]
 
         return Val(tuple(self.over(op.over, p, start, body)))
+
+
+def repeatable(stage: Stage) -> bool:
+    """Whether it changes nothing to compute a point of a stage several times."""
+    return all(r.fn in ("max", "maxnum", "min", "any", "all") for r in stage.reduces)
 
 
 def _overs(stage: Stage) -> Axes:

@@ -29,76 +29,89 @@ def rows_for(registers: int, kind: Kind) -> int:
 class Product:
     """A contraction that fits register tiles: `lanes` is the vector operand, `other` the broadcast one.
 
-    `over` are the summed axes, the longest last; `row` the axis of `other` that a tile covers some rows of.
+    `over` are the summed axes, the longest last; `row` the axis of `other` that a tile covers some rows of, which follow
+    one another unless they are `spread`.
     """
 
     lanes: Tile
     other: Tile
     over: tuple[str, ...]
     row: str | None
+    spread: bool = False
 
     def total(
-        self, e: Emit, p: Point, windows: Mapping[str, Window], start: Sequence[Sequence[Any]]
+        self,
+        e: Emit,
+        points: Sequence[Point],
+        windows: Mapping[str, Window],
+        start: Sequence[Sequence[Any]],
     ) -> list[list[Any]]:
-        """start[r][part] plus the sum of products, for the rows from the point's on."""
-        rows = len(start)
-        flat = [x for row in start for x in row]
-        out = self.outer(e, self.over, p, windows, rows, flat)
-        return [out[r * p.parts : (r + 1) * p.parts] for r in range(rows)]
+        """start[r][part] plus the sum of products, for the rows at these points."""
+        parts = points[0].parts
+        out = self.outer(e, self.over, points, windows, [x for row in start for x in row])
+        return [out[r * parts : (r + 1) * parts] for r in range(len(points))]
 
     def outer(
         self,
         e: Emit,
         over: Sequence[str],
-        p: Point,
+        points: Sequence[Point],
         windows: Mapping[str, Window],
-        rows: int,
         flat: list[Any],
     ) -> list[Any]:
         axis, *rest = over
         if not rest:
-            return self.inner(e, axis, p, windows[axis], rows, flat)
-        return e.loop(
-            windows[axis].begin,
-            windows[axis].count,
-            1,
-            flat,
-            lambda k, held: self.outer(e, rest, p.on(axis, k), windows, rows, held),
-            name=axis,
-        )
+            return self.inner(e, axis, points, windows[axis], flat)
+
+        def body(k: Any, held: list[Any]) -> list[Any]:
+            return self.outer(e, rest, [p.on(axis, k) for p in points], windows, held)
+
+        return e.loop(windows[axis].begin, windows[axis].count, 1, flat, body, name=axis)
 
     def inner(
-        self, e: Emit, axis: str, p: Point, window: Window, rows: int, flat: list[Any]
+        self, e: Emit, axis: str, points: Sequence[Point], window: Window, flat: list[Any]
     ) -> list[Any]:
         """The loop over the last summed axis."""
-        at = {**p.at, axis: 0}
-        kind = self.lanes.kind
+        first = points[0].on(axis, 0)
+        kind, parts = self.lanes.kind, first.parts
         size = BYTES[kind]
-        a = e.at(self.lanes.base, self.lanes.offset(e, at, p.vector), size)
-        b = e.at(self.other.base, self.other.offset(e, at, p.vector), size)
+        a = e.at(self.lanes.base, self.lanes.offset(e, first.at, first.vector), size)
+        rows = self.rows(e, [p.on(axis, 0) for p in points])
         step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
-        step_row = self.other.strides[self.row] if self.row else 0
 
         def steps(unroll: int) -> Any:
             def body(k: Any, held: list[Any]) -> list[Any]:
-                ak, bk = e.at(a, e.mul(k, step_a), size), e.at(b, e.mul(k, step_b), size)
+                ak, kb = e.at(a, e.mul(k, step_a), size), e.mul(k, step_b)
+                bases = {id(base): e.at(base, kb, size) for base, _ in rows}
                 for u in range(unroll):
-                    held = step(ak, bk, u, held)
+                    held = step(ak, [(bases[id(b)], far) for b, far in rows], u, held)
                 return held
 
             return body
 
-        def step(ak: Any, bk: Any, u: int, held: list[Any]) -> list[Any]:
-            vectors = [e.read(kind, ak, u * step_a + v * e.lanes, e.lanes) for v in range(p.parts)]
+        def step(ak: Any, rows: Sequence[tuple[Any, int]], u: int, held: list[Any]) -> list[Any]:
+            vectors = [e.read(kind, ak, u * step_a + v * e.lanes, e.lanes) for v in range(parts)]
             out: list[Any] = []
-            for r in range(rows):
-                x = e.splat(e.read(kind, bk, u * step_b + r * step_row))
-                out += [e.fma(x, y, held[r * p.parts + v]) for v, y in enumerate(vectors)]
+            for r, (base, far) in enumerate(rows):
+                x = e.splat(e.read(kind, base, u * step_b + far))
+                out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
             return out
 
         for start, stop, unroll in _stretches(e, window.begin, window.count):
             flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
         return flat
+
+    def rows(self, e: Emit, points: Sequence[Point]) -> list[tuple[Any, int]]:
+        """Where the row at each point starts: an address, and elements from there."""
+        other, size = self.other, BYTES[self.other.kind]
+
+        def start(p: Point) -> Any:
+            return e.at(other.base, other.offset(e, p.at, p.vector), size)
+
+        if self.row is None or self.spread:
+            return [(start(p), 0) for p in points]
+        base = start(points[0])
+        return [(base, r * other.strides[self.row]) for r in range(len(points))]
 
 
 @dataclass(frozen=True)
