@@ -17,7 +17,7 @@ from typing import Any
 from tilec.backends.cpu import storage
 from tilec.backends.cpu.context import Key
 from tilec.backends.cpu.facts import Facts
-from tilec.backends.cpu.functions import Rule, apply, kind_for
+from tilec.backends.cpu.functions import ORDERS, Rule, apply, kind_for
 from tilec.backends.cpu.math import exp2_weight, exp_weight
 from tilec.backends.cpu.memory import Index, Memory, scatter_back
 from tilec.backends.cpu.plan import CHEAP
@@ -37,17 +37,24 @@ ABSENT_BITS: dict[str, tuple[Kind, int]] = {
 class Evaluator:
     """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch.
 
-    `relaxed`: values that are computed by rules of their own; `degree`: of the polynomial for weights among them.
+    `relaxed`: values that are computed by rules of their own; `degree`: of the polynomial for weights among them;
+    `small`: whether all sizes are small.
     """
 
     def __init__(
-        self, e: Emit, facts: Facts, exact: bool, relaxed: Iterable[str] = (), degree: int = 5
+        self,
+        e: Emit,
+        facts: Facts,
+        exact: bool,
+        relaxed: Iterable[str] = (),
+        degree: int = 5,
+        small: bool = False,
     ) -> None:
         self.e, self.facts, kernel = e, facts, facts.kernel
         self.kernel = kernel
         self.absent = facts.absent if exact else set[str]()
         self.relaxed = frozenset(relaxed)
-        self.degree = degree
+        self.degree, self.small = degree, small
         self.float: Kind = "f64" if kernel.compute == "f64" else "f32"
         self.defs: dict[str, Op] = facts.defs
         self.windows: dict[str, Window] = {}
@@ -81,6 +88,12 @@ class Evaluator:
             return Window(0, extent, extent)
         count = self.slots["extent", axis]
         return Window(0, count, 0)
+
+    def kind(self, x: str) -> Kind:
+        """The kind in which a value is computed: integers of tiles in 32 bits where they fit."""
+        if self.small and self.axes(x) and self.facts.narrow.fits(x):
+            return "i32"
+        return kind_for(self.facts.dtype(x), self.float)
 
     def free(self, x: Operand) -> bool:
         """Whether an operand is made of positions and scalars alone, by arithmetic that costs nothing."""
@@ -137,7 +150,10 @@ class Evaluator:
         if held is not None:
             return self.read_tile(held, p)
         if x in self.kernel.extents:
-            return Val(tuple(map(self.e.index, self.position(x, p))))
+            positions = tuple(map(self.e.index, self.position(x, p)))
+            if lanes_of(positions[0]) and self.small:
+                positions = tuple(self.e.convert(x, "i32") for x in positions)
+            return Val(positions)
         if x in self.kernel.arguments:
             return self.argument(x)
         if x in self.kernel.dims:
@@ -181,8 +197,10 @@ class Evaluator:
             return Val(tuple(self.e.fma(a.part(i), b.part(i), c.part(i)) for i in range(n)))
         args = [self.value(x, p) for x in op.args]
         n = max(len(a.parts) for a in args)
+        if self.small and op.fn in ORDERS and all(map(self.facts.narrow.fits, op.args)):
+            args = [Val(tuple(self.e.convert(x, "i32") for x in a.parts)) for a in args]
         rule = Rule(
-            kind_for(op.result.type.dtype, self.float),
+            self.kind(name),
             self.float,
             marked=name in self.absent,
             plain=op.fn in ("add", "sub") and (name in self.relaxed or self.facts.plain(op)),
@@ -306,7 +324,10 @@ class Evaluator:
 
     def load(self, op: Load, p: Point) -> Val:
         """Elements of a tensor."""
-        return self.memory.read(op.tensor, self.index(op, p), self.near(op, p))
+        out = self.memory.read(op.tensor, self.index(op, p), self.near(op, p))
+        if self.kind(op.result.name) != "i32":
+            return out
+        return Val(tuple(self.e.convert(x, "i32") for x in out.parts))
 
     def store(self, op: Store, p: Point) -> None:
         """Writes a value to a tensor."""

@@ -3,7 +3,8 @@
 The language's arithmetic differs from IEEE's in three places: absent zeros, -inf beside an infinity, and 0 / 0. Code that
 goes by IEEE is faster, and where it gives something else, that is a NaN. So a hot loop may run *relaxed*: a task looks for
 NaN in what it stores, and runs again by the exact rules where it finds one. That is right as long as no NaN can get lost on
-the way to a stored value; values that go into something that drops NaN (a comparison, say) are computed exactly.
+the way to a stored value; values that go into something that drops NaN (a comparison, say) are computed exactly. Relaxed
+code also takes sizes to be small; a call with others runs the exact code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from tilec.backends.cpu.functions import ZERO_AT_ZERO
+from tilec.backends.cpu.narrow import Narrow
 from tilec.dtypes import SIZES, DType, kind
 from tilec.functions import VANISHING
 from tilec.ir import (
@@ -54,6 +56,7 @@ class Facts:
         self.kernel = kernel
         self.defs: dict[str, Op] = {v.name: op for op in walk(kernel.body) for v in defined(op)}
         self.absent = absent_values(kernel)
+        self.narrow = Narrow(kernel, self.defs)
 
     def dtype(self, x: Operand) -> DType:
         """The element type of an operand."""

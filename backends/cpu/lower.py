@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.ir as llvm
 
-from tilec.backends.cpu.context import COUNTER, TASKS, Context
+from tilec.backends.cpu.context import COUNTER, TASKS, Context, Key
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
+from tilec.backends.cpu.narrow import LIMIT
 from tilec.backends.cpu.task import FEW, Task, lane_axis
-from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
+from tilec.backends.cpu.vector import KINDS, POINTER, Emit, constant, function
 from tilec.ir import Contract, For, Grid, Kernel, walk
 
 
@@ -55,7 +57,7 @@ def lower(kernel: Kernel, machine: Machine) -> Module:
             most = max(most, emitted.emit())
         names.append(f"worker_{n}")
         worker = function(module, names[-1], arguments[:2])
-        _worker(worker, tasks, lane_axis(grid), context, machine)
+        _worker(worker, tasks, lane_axis(grid), context, machine, kernel)
     return Module(str(module), tuple(names), most)
 
 
@@ -67,16 +69,32 @@ def streams_products(grid: Grid) -> bool:
     )
 
 
+def _small(e: Emit, context: Context, pointer: Any, kernel: Kernel) -> Any:
+    """Whether all sizes are so small that whole numbers are what `Narrow` takes them for."""
+    keys: list[Key] = [("extent", axis.name) for axis in kernel.axes]
+    keys += [("dim", name) for name in kernel.dims]
+    keys += [("scalar", name) for name, x in kernel.arguments.items() if x.type == "int"]
+    words = [context.read(e, pointer, key) for key in keys]
+    near = [e.below(e.add(word, LIMIT), 2 * LIMIT + 1) for word in words]
+    return functools.reduce(e.and_, near, constant("i1", 1))
+
+
 def _worker(
-    f: Any, tasks: Mapping[str, Any], lane: str | None, context: Context, machine: Machine
+    f: Any,
+    tasks: Mapping[str, Any],
+    lane: str | None,
+    context: Context,
+    machine: Machine,
+    kernel: Kernel,
 ) -> None:
     """Takes the number of a task from the counter and runs it, until there are no more.
 
-    `tasks`: the code of a task, by what it is made for; `exact` is for when another one finds NaN.
+    `tasks`: the code of a task, by what it is made for; `exact` is for when another one finds NaN, or sizes are large.
     """
     e = Emit(f, machine)
     b, (pointer, scratch) = e.builder, f.args
     count = context.read(e, pointer, TASKS)
+    small = _small(e, context, pointer, kernel) if "exact" in tasks else None
     again, run, end = (f.append_basic_block(name) for name in ("next", "run", "end"))
     b.branch(again)
     b.position_at_end(again)
@@ -88,13 +106,16 @@ def _worker(
     def call(name: str) -> list[Any]:
         return [b.call(tasks[name], [pointer, scratch, n])]
 
-    first = "relaxed" if "relaxed" in tasks else "exact"
-    if "few" in tasks and lane is not None:
+    def relaxed() -> list[Any]:
+        if "few" not in tasks or lane is None:
+            return call("relaxed")
         few = e.compare("<=", context.read(e, pointer, ("extent", lane)), FEW)
-        (found,) = e.branch(few, lambda: call("few"), lambda: call(first))
+        return e.branch(few, lambda: call("few"), lambda: call("relaxed"))
+
+    if len(tasks) == 1:
+        call(*tasks)
     else:
-        (found,) = call(first)
-    if first != "exact" and "exact" in tasks:
+        (found,) = e.branch(small, relaxed, lambda: [e.index(1)])
         e.branch(e.compare("!=", found, 0), lambda: call("exact") and None)
     b.branch(again)
     b.position_at_end(end)

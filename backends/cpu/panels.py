@@ -118,6 +118,7 @@ class Panels:
     def across(self, a: Val, b: Val, combine: Callable[[Any, Any], Any]) -> Any:
         """The largest or smallest difference of two integers in the lanes of a panel."""
         e = self.e
+        a, b = (Val(tuple(e.convert(x, "i64") for x in v.parts)) for v in (a, b))
         parts = [e.sub(a.part(n), b.part(n)) for n in range(max(len(a.parts), len(b.parts)))]
         out = functools.reduce(combine, parts)
         return e.across(combine, out) if lanes_of(out) else out

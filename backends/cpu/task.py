@@ -15,7 +15,6 @@ from typing import Any
 from tilec.backends.cpu.context import COUNTER, TASKS, Context
 from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.facts import Facts
-from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.panels import Panels
 from tilec.backends.cpu.plan import Planner, Segment, names_in, split
@@ -52,7 +51,7 @@ class Task:
     ) -> None:
         self.kernel, self.e, self.grid = facts.kernel, e, grid
         relaxed = facts.relaxed(grid) if watch else ()
-        self.ev = Evaluator(e, facts, exact, relaxed, facts.degree(grid))
+        self.ev = Evaluator(e, facts, exact, relaxed, facts.degree(grid), watch)
         self.watch = watch
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)
@@ -177,17 +176,15 @@ class Task:
     def alike(self, name: str, tile: Tile) -> bool:
         """Whether a value of this name fits a tile."""
         type = self.kernel.values[name].type
-        kind = kind_for(type.dtype, self.ev.float)
-        marked = name in self.ev.absent
+        kind, marked = self.ev.kind(name), name in self.ev.absent
         return set(type.axes) == set(tile.axes) and kind == tile.kind and marked == tile.marked
 
     def tile(self, name: str, whole: bool = True) -> Tile:
         """Scratch for a value."""
         type = self.kernel.values[name].type
         extents = {a: self.extent(a, type) for a in type.axes}
-        kind = kind_for(type.dtype, self.ev.float)
-        width = VECTORS * self.e.lanes
-        return self.scratch.tile(kind, extents, self.lane, width, whole, name in self.ev.absent)
+        width, marked = VECTORS * self.e.lanes, name in self.ev.absent
+        return self.scratch.tile(self.ev.kind(name), extents, self.lane, width, whole, marked)
 
     def extent(self, axis: str, type: Type) -> int:
         known = type.tile[type.axes.index(axis)]
