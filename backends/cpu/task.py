@@ -23,7 +23,7 @@ from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
 from tilec.errors import UnsupportedError
-from tilec.ir import Body, For, Grid, If, Op, Operand, Type, Yield, operands, walk
+from tilec.ir import Body, Edge, For, Grid, If, Map, Op, Operand, Type, Yield, operands, walk
 
 VECTORS = 2
 """Vectors of lanes in a panel."""
@@ -84,11 +84,14 @@ class Task:
         return self.scratch.most
 
     def windows(self) -> None:
-        """The windows of the grid's axes: tasks count up along the last one first."""
+        """The windows of the grid's axes: tasks count along the last one first, heavy ones before light ones."""
         e, b, left = self.e, self.e.builder, self.task
         for axis, tile in reversed(self.grid.axes):
             tiles = self.ev.slots["tiles", self.number, axis]
-            first = e.mul(b.urem(left, tiles), tile)
+            place = b.urem(left, tiles)
+            if grows(self.grid, axis, self.ev.defs):
+                place = e.sub(e.add(tiles, -1), place)
+            first = e.mul(place, tile)
             left = b.udiv(left, tiles)
             rest = e.sub(self.ev.slots["extent", axis], first)
             count = 1 if tile == 1 else e.min(rest, tile)
@@ -299,6 +302,22 @@ class Task:
         if isinstance(x, int):
             return x
         return self.e.convert(self.ev.value(x, Point({})).parts[0], "i64")
+
+
+def grows(grid: Grid, axis: str, defs: Mapping[str, Op]) -> bool:
+    """Whether tasks look at more the further along an axis they are: only where their loops end depends on it."""
+    loops = [op for op in grid.body if isinstance(op, For)]
+
+    def follows(x: Operand | None) -> bool:
+        match defs.get(x) if isinstance(x, str) else None:
+            case Edge() as edge:
+                return edge.axis == axis
+            case Map(args=args):
+                return any(map(follows, args))
+            case _:
+                return x == axis
+
+    return bool(loops) and follows(loops[-1].stop) and not follows(loops[0].start)
 
 
 def lane_axis(grid: Grid) -> str | None:

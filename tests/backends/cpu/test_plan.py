@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.backends.cpu.lowering import kernel
 from tests.backends.cpu.test_lower import ATTENTION
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.plan import Planner, Segment, names_in
 from tilec.backends.cpu.registers import row_tiles, rows_for
+from tilec.backends.cpu.task import grows
 from tilec.backends.cpu.trim import Bound, bounds
 from tilec.ir import For, Grid, Kernel, Map, Op, Operand, Yield
 
@@ -179,3 +182,39 @@ def test_a_register_tile_leaves_room_for_its_operands() -> None:
     for registers in (16, 32):
         assert rows_for(registers, "f32") * 2 + 2 + 1 <= registers
         assert rows_for(registers, "f64") * 4 + 4 + 2 <= registers + 2
+
+
+# ---- the order of tasks
+
+
+@pytest.mark.parametrize(
+    ("bounds", "descending"),
+    [
+        ("axis=j, tile=16", False),
+        ("axis=j, tile=16, stop=end", True),
+        ("axis=j, tile=16, start=begin", False),
+        ("axis=j, tile=16, start=begin, stop=end", False),
+    ],
+)
+def test_tasks_that_look_at_more_come_first(bounds: str, descending: bool) -> None:
+    k = kernel(f"""
+kernel f(X: f32[M, N]) -> O: f32[i] {{
+  axis i < M
+  axis j < N
+  grid(axes=[i:16]) {{
+    i_first: i64 = first(i)
+    i_last: i64 = last(i)
+    begin: i64 = max(i_first, 0)
+    end: i64 = min(N, i_last)
+    t: f32[i:16] = for(0.0, {bounds}) as (t_0) {{
+      x: f32[i:16, j:16] = load(X, i, j)
+      s: f32[i:16] = sum(x, over=j)
+      t_1: f32[i:16] = add(t_0, s)
+      yield(t_1)
+    }}
+    store(O, i, value=t)
+  }}
+}}""")
+    (grid,) = k.body
+    assert isinstance(grid, Grid)
+    assert grows(grid, "i", Facts(k).defs) == descending
