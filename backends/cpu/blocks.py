@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilec.backends.cpu import storage
 from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import kind_for
+from tilec.backends.cpu.memory import gather
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import BYTES, VOID, constant
@@ -27,7 +28,7 @@ UNROLL = 4
 @dataclass(frozen=True)
 class Block:
     """A load of whole axes: the offset of its first element, the condition under which it exists (None: it does), the
-    stride in memory of each of its axes. The last axis holds a whole number of vectors."""
+    stride in memory of each of its axes. The last axis holds a vector at least."""
 
     op: Load
     tile: Tile
@@ -47,15 +48,19 @@ class Blocks:
     def __init__(self, ev: Evaluator) -> None:
         self.ev, self.e = ev, ev.e
 
+    def fits(self, op: Load) -> bool:
+        """Whether an op loads a block: the indices that vary are axes of their own, and the rows hold a vector."""
+        axes = op.result.type.axes
+        varying = [x for x in op.index if self.ev.axes(x)]
+        if len(axes) < 2 or len(varying) != len(axes) or set(varying) != set(axes):
+            return False
+        count = self.ev.window(axes[-1]).count
+        return isinstance(count, int) and count >= self.e.lanes
+
     def find(self, op: Load, tile: Tile) -> Block | None:
-        """The block that an op loads; None where its indices are not axes of their own."""
+        """The block that an op loads into a tile; None where it loads none."""
         e, ev = self.e, self.ev
-        on_axes = [x for x in op.index if ev.axes(x)]
-        if tile.lane or len(tile.axes) < 2 or set(on_axes) != set(tile.axes):
-            return None
-        count = ev.window(tile.axes[-1]).count
-        whole = isinstance(count, int) and count > 0 and count % e.lanes == 0
-        if len(on_axes) != len(tile.axes) or not whole:
+        if tile.lane or not self.fits(op):
             return None
         index: list[tuple[Any, bool]] = []
         strides: dict[str, Any] = {}
@@ -68,16 +73,16 @@ class Blocks:
         offset, inside = ev.memory.address(op.tensor, index)
         return Block(op, tile, offset, inside, strides)
 
-    def bring(self, block: Block, copy: Callable[[], None], quick: bool) -> Any:
-        """The address of a block's elements, laid out as in its tile. `copy` fills the tile in any case; `quick`: a
-        faster way may stand beside it."""
+    def bring(self, block: Block, quick: bool) -> Any:
+        """The address of a block's elements, laid out as in its tile. `quick`: what is consecutive is read as vectors."""
         e, tile = self.e, block.tile
 
         def copied() -> list[Any]:
             if quick:
-                e.branch(self.unit(block), lambda: self.rows(block), copy, name="copy")
+                unit = self.unit(block)
+                e.branch(unit, lambda: self.copy(block, True), lambda: self.copy(block, False))
             else:
-                copy()
+                self.copy(block, False)
             return [tile.base]
 
         raw = storage.MEMORY[self.ev.memory.dtype_of(block.op.tensor)]
@@ -110,27 +115,37 @@ class Blocks:
                 out = c if out is None else self.e.and_(out, c)
         return out
 
-    def rows(self, block: Block) -> None:
-        """Copies rows, as vectors."""
+    def copy(self, block: Block, unit: bool) -> None:
+        """Copies rows, vector by vector; the last of a row may overlap with the one before. `unit`: their elements are
+        consecutive."""
         e, tile = self.e, block.tile
         dtype = self.ev.memory.dtype_of(block.op.tensor)
         raw, base = storage.MEMORY[dtype], self.ev.slots["pointer", block.op.tensor]
-        length = self.ev.window(block.last).count // e.lanes
-        unroll = next(n for n in (UNROLL, 2, 1) if length % n == 0)
+        count = self.ev.window(block.last).count
+        length = count // e.lanes
+        unroll = next(n for n in (UNROLL, 2, 1) if length % n == 0) if unit else 1
 
-        def copy(source: Any, target: Any) -> None:
+        def vector(source: Any, target: Any, at: Any) -> None:
+            if unit:
+                x = e.read(raw, base, e.add(source, at), e.lanes)
+            else:
+                places = e.add(e.mul(e.ramp(at), block.strides[block.last]), source)
+                x = gather(e, raw, base, places, block.inside)
+            x = storage.widen(e, x, dtype, kind_for(dtype, self.ev.float))
+            e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
+
+        def row(source: Any, target: Any) -> None:
             def step(i: Any, _: list[Any]) -> None:
                 for n in range(unroll):
-                    at = e.add(i, n * e.lanes)
-                    x = e.read(raw, base, e.add(source, at), e.lanes)
-                    x = storage.widen(e, x, dtype, kind_for(dtype, self.ev.float))
-                    e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
+                    vector(source, target, e.add(i, n * e.lanes))
 
             e.loop(0, length * e.lanes, unroll * e.lanes, [], step, name=block.last)
+            if count % e.lanes:
+                vector(source, target, count - e.lanes)
 
         def outer(axes: Sequence[str], source: Any, target: Any) -> None:
             if not axes:
-                copy(source, target)
+                row(source, target)
                 return
             axis, *rest = axes
 
@@ -140,7 +155,8 @@ class Blocks:
 
             e.loop(0, self.ev.window(axis).count, 1, [], each, name=axis)
 
-        outer(tile.axes[:-1], block.offset, 0)
+        with self.ev.scope():
+            outer(tile.axes[:-1], block.offset, 0)
 
     def prefetch(self, tile: Tile, address: Any) -> None:
         """Asks for a block's cache lines in order: the rows that a register tile reads side by side come too unevenly

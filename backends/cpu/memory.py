@@ -113,7 +113,7 @@ class Memory:
         base = self.slots["pointer", tensor]
         offset, inside = self.address(tensor, [(x.value.part(part), x.sure) for x in index])
         if is_value(offset) and lanes_of(offset):
-            x = _gather(e, raw, base, offset, inside)
+            x = gather(e, raw, base, offset, inside)
         elif inside is None:
             x = e.read(raw, base, offset)
         else:
@@ -168,7 +168,7 @@ class Memory:
         e.write(e.or_(e.read("i64", self.found), word), self.found)
 
 
-def _gather(e: Emit, raw: Kind, base: Any, offsets: Any, inside: Any | None) -> Any:
+def gather(e: Emit, raw: Kind, base: Any, offsets: Any, inside: Any | None) -> Any:
     """One element per lane, as a call: the code for it is long."""
 
     def body(f: Emit, word: Any, offsets: Any, inside: Any | None = None) -> Any:

@@ -139,10 +139,5 @@ class Panels:
         if block is None:
             self.nests.emit(stage, None)
             return
-
-        def copy() -> None:
-            with self.ev.scope():
-                self.nests.emit(stage, None)
-
-        base = self.blocks.bring(block, copy, self.transpose)
+        base = self.blocks.bring(block, self.transpose)
         self.ev.held[name] = replace(tile, base=base)

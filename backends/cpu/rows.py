@@ -7,6 +7,7 @@ consecutive is a test at run time; the general code stands beside it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilec.backends.cpu import storage
@@ -35,9 +36,18 @@ class Rows:
         other = next((x for x in varying if x != self.lane), None)
         if not isinstance(other, str) or other not in ev.kernel.extents:
             return None
-        window = ev.window(other)
-        whole = isinstance(window.count, int) and window.count and window.count % self.e.lanes == 0
-        return other if whole else None
+        count = ev.window(other).count
+        return other if isinstance(count, int) and count >= self.e.lanes else None
+
+    def each(self, axis: str, body: Callable[[Any], None]) -> None:
+        """Runs along an axis vector by vector; the last one may overlap with the one before."""
+        e, count = self.e, self.ev.window(axis).count
+        last = count - e.lanes
+
+        def step(i: Any, _: list[Any]) -> None:
+            body(i if count % e.lanes == 0 else e.min(i, last))
+
+        e.loop(0, count, e.lanes, [], step, name=axis)
 
     def condition(self, op: Load | Store, axis: str) -> Any:
         """Whether the rows' elements are consecutive, and the rows there."""
@@ -72,7 +82,7 @@ class Rows:
         for part in range(p.parts):
             starts = self.starts(op, axis, p, part)
 
-            def block(i: Any, _: list[Any], starts: list[Any] = starts, part: int = part) -> None:
+            def block(i: Any, starts: list[Any] = starts, part: int = part) -> None:
                 rows: list[Any] = []
                 for start in starts:
                     x = e.read(raw, ev.slots["pointer", tensor], e.add(start, i), e.lanes)
@@ -82,7 +92,7 @@ class Rows:
                     offset = e.add(tile.offset(e, at, self.lane), part * e.lanes)
                     e.write(x, tile.base, offset)
 
-            e.loop(0, ev.window(axis).count, e.lanes, [], block, name=axis)
+            self.each(axis, block)
 
     def store(self, op: Store, axis: str, p: Point) -> None:
         """Writes a panel's rows to memory. Lanes past the end write the last row once more."""
@@ -91,7 +101,7 @@ class Rows:
         kind = kind_for(dtype, ev.float)
         starts = [self.starts(op, axis, p, part) for part in range(p.parts)]
 
-        def block(i: Any, _: list[Any]) -> None:
+        def block(i: Any) -> None:
             with ev.scope():
                 values = [ev.value(op.value, p.on(axis, e.add(i, n))) for n in range(e.lanes)]
             for part, rows in enumerate(starts):
@@ -102,4 +112,4 @@ class Rows:
                     at = e.add(start, i)
                     e.write(storage.narrow(e, x, dtype), ev.slots["pointer", tensor], at)
 
-        e.loop(0, ev.window(axis).count, e.lanes, [], block, name=axis)
+        self.each(axis, block)

@@ -23,7 +23,21 @@ from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
 from tilec.errors import UnsupportedError
-from tilec.ir import Body, Edge, For, Grid, If, Map, Op, Operand, Type, Yield, operands, walk
+from tilec.ir import (
+    Body,
+    Edge,
+    For,
+    Grid,
+    If,
+    Load,
+    Map,
+    Op,
+    Operand,
+    Type,
+    Yield,
+    operands,
+    walk,
+)
 
 VECTORS = 2
 """Vectors of lanes in a panel."""
@@ -187,7 +201,11 @@ class Task:
         type = self.kernel.values[name].type
         extents = {a: self.extent(a, type) for a in type.axes}
         width, marked = VECTORS * self.e.lanes, name in self.ev.absent
-        return self.scratch.tile(self.ev.kind(name), extents, self.lane, width, whole, marked)
+        op = self.ev.defs.get(name)
+        dense = isinstance(op, Load) and self.panels.blocks.fits(op)
+        return self.scratch.tile(
+            self.ev.kind(name), extents, self.lane, width, whole, marked, dense
+        )
 
     def extent(self, axis: str, type: Type) -> int:
         known = type.tile[type.axes.index(axis)]

@@ -2,7 +2,7 @@
 
 A tile that has the lane axis is laid out in panels: for each panel of `width` lanes its other axes, then the lanes. So
 what the stages of a panel exchange lies close together, and a vector of lanes is consecutive. Other tiles are dense, with
-rows padded to whole vectors.
+rows padded to whole vectors unless they are copies of what is dense in memory.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ class Scratch:
         width: int,
         whole: bool,
         marked: bool,
+        dense: bool = False,
     ) -> Tile:
-        """A new tile over axes with these extents. `whole`: all panels of lanes, not the present one only."""
+        """A new tile over axes with these extents. `whole`: all panels of lanes, not the present one only; `dense`: rows
+        are not padded to whole vectors."""
         others = [a for a in extents if a != lane]
         on_lanes = lane is not None and lane in extents
         step = width if on_lanes else 1
@@ -82,7 +84,8 @@ class Scratch:
         for n, axis in enumerate(reversed(others)):
             strides[axis] = step
             last = n == 0 and not on_lanes
-            step *= _round_up(extents[axis], self.e.lanes) if last else extents[axis]
+            padded = last and not dense
+            step *= _round_up(extents[axis], self.e.lanes) if padded else extents[axis]
         panels = -(-extents[lane] // width) if on_lanes and lane is not None and whole else 1
         base = self.take(step * panels + self.e.lanes, kind)
         panel = step if on_lanes and whole else 0
