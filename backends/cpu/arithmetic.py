@@ -13,7 +13,6 @@ import llvmlite.ir as ir
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.values import (
     BYTES,
-    KINDS,
     Kind,
     Value,
     constant,
@@ -22,6 +21,7 @@ from tilec.backends.cpu.values import (
     kind_of,
     lanes_of,
     mangle,
+    places,
     type_of,
     undefined,
 )
@@ -275,8 +275,7 @@ class Arithmetic:
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
         """Lanes of a, then of b, by number."""
-        mask = ir.Constant(ir.VectorType(KINDS["i32"], len(order)), list(order))
-        return self.builder.shuffle_vector(a, b, mask)
+        return self.builder.shuffle_vector(a, b, places(tuple(order)))
 
     def across(self, combine: Callable[[Value, Value], Value], x: Value) -> Value:
         """The lanes of a vector (a power of two) combined in a tree: `e.across(e.add, x)`."""

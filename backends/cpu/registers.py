@@ -15,7 +15,7 @@ from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant
 
-UNROLL = 4
+UNROLL = 2
 """Steps of the summed axis per iteration."""
 
 

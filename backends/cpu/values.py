@@ -10,6 +10,8 @@ memory.
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -70,6 +72,12 @@ def type_of(kind: Kind, lanes: int = 0) -> Any:
 
 def constant(kind: Kind, x: float, lanes: int = 0) -> Value:
     """A literal, in all lanes alike. A float is rounded to the kind, an integer is wrapped."""
+    return _constant(kind, x, lanes, math.copysign(1.0, x) if x == 0.0 else 0.0)
+
+
+@functools.lru_cache(4096)
+def _constant(kind: Kind, x: float, lanes: int, sign: float) -> Value:
+    """The same; `sign` tells the zeros apart."""
     text = _literal(kind, x)
     if not lanes:
         return Text(KINDS[kind], text)
@@ -89,6 +97,12 @@ def constants(kind: Kind, xs: Sequence[float]) -> Value:
     """A literal vector."""
     parts = ", ".join(f"{KINDS[kind]} {_literal(kind, x)}" for x in xs)
     return Text(ir.VectorType(KINDS[kind], len(xs)), f"<{parts}>")
+
+
+@functools.cache
+def places(order: tuple[int, ...]) -> Value:
+    """The lanes that a shuffle takes, by number."""
+    return ir.Constant(ir.VectorType(KINDS["i32"], len(order)), list(order))
 
 
 def undefined(t: Any) -> Value:
