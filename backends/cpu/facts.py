@@ -130,8 +130,9 @@ class Facts:
 
     def degree(self, grid: Grid) -> int:
         """The degree of the polynomial that is enough for the weights of a grid: less where all is rounded to 16 bits."""
-        stored = {self.stored_as(op) for op in walk(grid.body) if isinstance(op, Store)}
-        return 4 if all(SIZES[t] <= 2 for t in stored if kind(t) == "float") else 5
+        stores = [op for op in walk(grid.body) if isinstance(op, Store)]
+        stored: set[DType] = set(map(self.stored_as, stores))
+        return 4 if all(SIZES[dtype] <= 2 for dtype in stored if kind(dtype) == "float") else 5
 
     # ---- relaxed code
 
