@@ -21,6 +21,7 @@ from tilec.backends.cuda.hopper.plan import (
     Hear,
     Issue,
     Loop,
+    Next,
     Plan,
     Query,
     Release,
@@ -124,20 +125,6 @@ class _Kernel(Loading):
         out.add(f"const int heads = {heads};")
         out.add("const int tiles = row_tiles * heads;")
 
-    def next_tile(self) -> None:
-        """Goes on to the next tile of a computing warpgroup."""
-        if self.schedule.order == "static":
-            self.out.add("tile += gridDim.x; turn++;")
-            return
-        room = self.plan.rooms["tile"]
-        out = self.out
-        out.add(f"wait({self.barrier('tile_full', '(turn & 1)')}, (turn >> 1) & 1);")
-        out.add(
-            f"tile = __shfl_sync(FULL, shared_get(shared + {room.offset} + 4 * (turn & 1)), 0);"
-        )
-        out.add(f"if (lane == 0) arrive({self.barrier('tile_free', '(turn & 1)')});")
-        out.add("turn++;")
-
     def compute_role(self) -> None:
         out, c, s = self.out, self.schedule, self.s
         _, high = c.registers
@@ -168,11 +155,13 @@ class _Kernel(Loading):
             out.add(
                 f"if (w == {c.warpgroups - 1}) named_arrive(1, 256);   // the first turn is that of warpgroup 0"
             )
-        out.add("int tile = blockIdx.x;")
         out.add("int turn = 0;")
-        with out.block("while (tile < tiles)"):
+        self.name_places()
+        self.hear("int ", alone=False)
+        with out.block("while (origin >= 0)"):
+            out.add("int " + ", ".join(f"next_{x}" for x in self.places) + ";")
             self.compute_tile()
-            self.next_tile()
+            out.add(" ".join(f"{x} = next_{x};" for x in self.places))
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
@@ -183,7 +172,6 @@ class _Kernel(Loading):
 
     def compute_tile(self) -> None:
         out, s = self.out, self.s
-        self.locate()
         out.add(
             f"int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
         )
@@ -211,8 +199,8 @@ class _Kernel(Loading):
             for step in self.plan.steps:
                 self.step(step)
         with out.block("else"):
-            self.step(Query(True))
-            self.step(Query(False))
+            for step in (Query(True), Query(False), Next()):
+                self.step(step)
         if s.chosen:
             self.step(ending(s))
         Epilogue(self.scope, self.plan, self.registers, self.maps).write()
@@ -225,6 +213,9 @@ class _Kernel(Loading):
                 out.add(f"wait({self.barrier('query_full', 'w')}, turn & 1);")
             case Query():
                 out.add(f"if (lane == 0) arrive({self.barrier('query_free', 'w')});")
+            case Next():
+                out.add("turn++;")
+                self.hear("next_", alone=False)
             case Acquire():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
                 out.add(

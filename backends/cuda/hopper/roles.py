@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilec.backends.cuda.hopper.analysis import Registers
-from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.plan import (
     Plan,
 )
@@ -48,28 +47,6 @@ class Roles:
     def barrier(self, name: str, index: str) -> str:
         """The address of a barrier."""
         return f"shared + {self.plan.barriers[name][0]} + 8 * {index}"
-
-    def locate(self) -> None:
-        """From the number of a tile to positions on the grid's axes."""
-        out, c = self.out, self.schedule
-        if c.order == "longest":
-            out.add(
-                f"const int section = tile / (row_tiles * {c.section}), place = tile - section * row_tiles * {c.section};"
-            )
-            out.add(f"const int width = least<int>({c.section}, heads - section * {c.section});")
-            out.add(f"int head = section * {c.section} + place % width;")
-            out.add(f"const int origin = (row_tiles - 1 - place / width) * {self.s.rows};")
-        else:
-            out.add("int head = tile / row_tiles;")
-            out.add(f"const int origin = (tile - head * row_tiles) * {self.s.rows};")
-        for k, (a, _) in reversed(list(enumerate(self.others))):
-            name = self.names.of(a)
-            self.scope.values[a] = _position(name)
-            if k == 0:
-                out.add(f"const int {name} = head;")
-            else:
-                extent = self.scope.extent(a).text
-                out.add(f"const int {name} = head % ({extent}); head /= {extent};")
 
     def scalars(self, roots: set[str]) -> None:
         """The scalars of the prologue that some operands need."""
@@ -161,7 +138,3 @@ def _linear(x: Operand, arg: str, defs: dict[str, Op]) -> bool:
             return all(isinstance(e, Yield) and _linear(e.values[k], arg, defs) for e in ends)
         case _:
             return False
-
-
-def _position(name: str) -> Expression:
-    return Expression(name, "int", POSITION)
