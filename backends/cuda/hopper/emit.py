@@ -318,7 +318,12 @@ class _Kernel(Loading):
         if step.part != "after":
             self.saved = dict(self.scope.values)
             self.emitter = BlockEmitter(
-                self.scope, block, self.registers, block.loop.ragged, step.first
+                self.scope,
+                block,
+                self.registers,
+                block.loop.ragged,
+                step.first,
+                self.schedule.guess,
             )
         if step.part in ("before", "all"):
             self.emitter.begin()

@@ -41,13 +41,18 @@ class BlockEmitter(Analysis):
     """Emits the middle of one block."""
 
     def begin(self) -> None:
-        """Cuts the heads off at the axis's end."""
+        """Cuts the heads off at the axis's end, and guesses the maxima of a first window."""
         columns = self.structure.columns
         for h in self.cut - set(self.keep):
             array = self.arrays[h]
             self.out.add("#pragma unroll")
             with self.out.block(f"for (int c = 0; c < {columns // 8}; c++) EACH"):
                 self.out.add(f"if (8 * c + (x & 1) >= rest) {array}[4 * c + x] = NEG_INF;")
+        rough, self.rough = self.rough, False
+        for slot, x in self.guesses.items():
+            with self.out.block(""):
+                FragmentLoop(self, []).guess(x, self.registers.slots[slot])
+        self.rough = rough
 
     # ---- regions
 
@@ -176,7 +181,7 @@ class BlockEmitter(Analysis):
             name = self.names.of(v.name)
             self.scope.values[v.name] = Expression(name, "float")
             self.out.add(f"float {name}[2];")
-        if self.first:
+        if self.exact_only:
             with self.out.block(""):
                 self.arm(op.orelse, rows)
         else:
