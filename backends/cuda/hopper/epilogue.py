@@ -123,11 +123,13 @@ class Epilogue:
             row = self.scope.axes(x) == (self.s.row,)
             index = "[r]" if row else ""
             self.out.add(
-                f"float {self.inverse(x)}[2]; ROWS {self.inverse(x)}[r] = __frcp_rn({text}{index});"
+                f"float {self.inverse(x)}[2]; ROWS {self.inverse(x)}[r] = reciprocal({text}{index});"
             )
         through = self.plan.schedule.store == "tma" and dtype != "f32"
         if through:
             self.begin_copy()
+        elif dtype != "f32":
+            self.begin_rows(op, feature, width)
         if divisors:
             tests = [
                 f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
@@ -185,26 +187,26 @@ class Epilogue:
     ) -> None:
         """Element by element: the value, rounded, to its place. `probe` takes note of NaN and infinity."""
         out = self.out
+        direct = not through and dtype != "f32"
+        eights = 4 if direct and eight_at_once(width) else 2
         out.add("#pragma unroll")
-        with out.block(f"for (int b16 = 0; b16 < {padded(width) // 16}; b16++)"):
-            out.add("float four[2][4];")
+        with out.block(f"for (int n = 0; n < {padded(width) // 8 // eights}; n++)"):
+            out.add(f"float four[{eights}][4];")
             out.add("#pragma unroll")
-            with out.block("for (int half = 0; half < 2; half++) EACH"):
-                out.add(f"const int c = 2 * b16 + half, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
+            with out.block(f"for (int k = 0; k < {eights}; k++) EACH"):
+                out.add(f"const int c = {eights} * n + k, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
                 values: dict[str, Expression] = {}
                 e = self.element(op.value, feature, values, fast)
-                out.add(f"four[half][x] = {e.real().text};")
+                out.add(f"four[k][x] = {e.real().text};")
             if probe:
-                pairs = ", ".join(
-                    f"pack_bf16(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)
-                )
-                out.add(f"{probe} = watch({probe}, {pairs});")
+                for k in range(0, eights, 2):
+                    out.add(f"{probe} = watch({probe}, {_pairs('bf16', k)});")
             if through:
                 self.matrices(dtype)
-            elif dtype == "f32":
-                self.direct_floats(op, feature, width)
+            elif direct:
+                self.direct_rows(op, width, dtype, eights)
             else:
-                self.direct_pairs(op, feature, width, dtype)
+                self.direct_floats(op, feature, width)
 
     def element(
         self, x: Operand, feature: str, values: dict[str, Expression], fast: bool
@@ -261,11 +263,8 @@ class Epilogue:
 
     def matrices(self, dtype: str) -> None:
         """16 columns, as four 8 x 8 matrices, into the swizzled tile."""
-        pairs = [
-            f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h in (0, 1) for k in (0, 2)
-        ]
         self.out.add(
-            f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {', '.join(pairs)});"
+            f"store_matrices((out_lane ^ ((n & 3) << 5)) + (n >> 2) * {ROWS * 128}, {_pairs(dtype, 0)});"
         )
 
     def end_copy(self, op: Store, feature: str, width: int) -> None:
@@ -304,32 +303,44 @@ class Epilogue:
         out, name = self.out, self.names.of(op.tensor)
         limit = self.scope.extent(self.s.row).text
         out.add("#pragma unroll")
-        with out.block("for (int half = 0; half < 2; half++) EACH"):
-            out.add(
-                "const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);"
-            )
+        with out.block("for (int k = 0; k < 2; k++) EACH"):
+            out.add("const int r = x >> 1, column = 16 * n + 8 * k + 2 * (lane & 3) + (x & 1);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            out.add(
-                f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[half][x];"
-            )
+            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[k][x];")
 
-    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
-        """Two columns at a time; of 16 columns a thread gathers 4 of a row first, where rows are whole."""
-        out, name = self.out, self.names.of(op.tensor)
-        limit = self.scope.extent(self.s.row).text
+    def begin_rows(self, op: Store, feature: str, width: int) -> None:
+        """Where this thread's rows are in memory."""
         if width % 4:
             raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
-        self.scope.paired[op.tensor] = op.index.index(feature)
+        out, name = self.out, self.names.of(op.tensor)
+        self.scope.paired[op.tensor] = op.index.index(feature), 8 if eight_at_once(width) else 4
+        offset = self.offset(op, {feature: "0", self.s.row: "row_i[r]"})
+        lane = "8 * (lane & 3)" if eight_at_once(width) else "8 * (lane & 1) + 2 * (lane & 2)"
+        out.add(f"const int out_column = {lane};")
+        out.add(f"u16* out_row[2]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
+        limit = self.scope.extent(self.s.row).text
+        out.add(f"bool out_here[2]; ROWS out_here[r] = row_i[r] < {limit};")
+
+    def direct_rows(self, op: Store, width: int, dtype: str, eights: int) -> None:
+        """Of 16 or 32 columns a thread gathers 4 or 8 of a row first."""
+        out = self.out
         with out.block("ROWS"):
-            out.add(f"u32 left = pack_{dtype}(four[0][2 * r], four[0][2 * r + 1]);")
-            out.add(f"u32 right = pack_{dtype}(four[1][2 * r], four[1][2 * r + 1]);")
-            out.add("const u32 got = __shfl_xor_sync(FULL, (lane & 1) ? left : right, 1);")
-            out.add(
-                "if (lane & 1) left = got; else right = got;   // now four columns that follow each other"
+            words = ", ".join(
+                f"pack_{dtype}(four[{k}][2 * r], four[{k}][2 * r + 1])" for k in range(eights)
             )
-            out.add("const int column = 16 * b16 + 8 * (lane & 1) + 2 * (lane & 2);")
-            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            place = f"*(uint2*)(&{name}[{offset}])"
-            out.add(
-                f"if (row_i[r] < {limit} && column < {width}) {place} = make_uint2(left, right);{self.scope.comment(op)}"
-            )
+            out.add(f"u32 part[{eights}] = {{{words}}};")
+            out.add("gather_row(part);")
+            n = 8 * eights
+            here = "out_here[r]" + (f" && {n} * n + out_column < {width}" if width % n else "")
+            out.add(f"store_if({here}, out_row[r] + {n} * n, part);{self.scope.comment(op)}")
+
+
+def eight_at_once(width: int) -> bool:
+    """Whether rows of 16-bit elements leave the registers 16 bytes at a time, not 8."""
+    return width % 8 == 0 and padded(width) % 32 == 0
+
+
+def _pairs(dtype: str, k: int) -> str:
+    """16 columns as four 8 x 8 matrices."""
+    parts = [f"pack_{dtype}(four[{h}][{x}], four[{h}][{x + 1}])" for h in (k, k + 1) for x in (0, 2)]
+    return ", ".join(parts)

@@ -35,7 +35,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel's text, and how it is launched. `paired`: outputs that are written 8 bytes at a time along a dimension."""
+    """A kernel's text, and how it is launched. `paired`: outputs that are written several elements at a time:
+    along which dimension, and how many."""
 
     name: str
     text: str
@@ -44,7 +45,7 @@ class Source:
     parameters: tuple[Parameter, ...]
     names: dict[str, str]
     plan: Plan
-    paired: dict[str, int]
+    paired: dict[str, tuple[int, int]]
 
     @property
     def watched(self) -> bool:
