@@ -57,8 +57,12 @@ def variant(name: str) -> str:
 
 
 def cells(pattern: str | None, tables: str) -> list[tuple[int, int, bool]]:
-    """(D, N, causal) of the tables. 192: with values of 128."""
+    """(D, N, causal) of the tables. 192: with values of 128. `64:8192`: a table of one head size and length."""
     out: list[tuple[int, int, bool]] = []
+    for word in tables.split(","):
+        if ":" in word:
+            d, n = map(int, word.split(":"))
+            out += [(d, n, c) for c in (False, True)]
     if "peers" in tables:
         out += [
             (d, n, c) for d in (64, 128, 256) for n in (1024, 4096, 16384) for c in (False, True)
@@ -372,7 +376,9 @@ def main() -> int:
     parser.add_argument("--cells", help="which cells, such as D128,causal")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument(
-        "--table", default="peers", help="peers, heads, variants, with commas (default: peers)"
+        "--table",
+        default="peers",
+        help="peers, heads, variants, or head size and length as in 64:8192, with commas (default: peers)",
     )
     parser.add_argument(
         "--with",

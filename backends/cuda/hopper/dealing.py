@@ -27,13 +27,13 @@ class Dealing(Roles):
                 out.add(f"shared_put({self.tile_word(k)}, {x});")
             out.add(f"arrive({self.barrier('tile_full', '(turn & 1)')});")
 
-    def hear(self, prefix: str, alone: bool) -> None:
+    def hear(self, places: list[str], alone: bool) -> None:
         """Hears where the tile is; its `origin` is negative where there are no more. `alone`: one thread of a warp hears."""
         out = self.out
         out.add(f"wait({self.barrier('tile_full', '(turn & 1)')}, (turn >> 1) & 1);")
-        for k, x in enumerate(self.places):
+        for k, x in enumerate(places):
             word = f"shared_get({self.tile_word(k)})"
-            out.add(f"{prefix}{x} = {word if alone else f'__shfl_sync(FULL, {word}, 0)'};")
+            out.add(f"{x} = {word if alone else f'__shfl_sync(FULL, {word}, 0)'};")
         lone = "" if alone else "if (lane == 0) "
         out.add(f"{lone}arrive({self.barrier('tile_free', '(turn & 1)')});")
 

@@ -50,6 +50,9 @@ def emit(plan: Plan) -> Source:
 class _Kernel(Loading):
     """Writes the whole text, and the computing warpgroups."""
 
+    following: list[str]
+    """The variables that say where the next tile is."""
+
     def source(self) -> Source:
         body = self.out
         body.depth = 1
@@ -157,11 +160,13 @@ class _Kernel(Loading):
             )
         out.add("int turn = 0;")
         self.name_places()
-        self.hear("int ", alone=False)
+        self.hear([f"int {x}" for x in self.places], alone=False)
         with out.block("while (origin >= 0)"):
-            out.add("int " + ", ".join(f"next_{x}" for x in self.places) + ";")
+            self.following = [self.names.fresh(f"next_{x}") for x in self.places]
+            out.add(f"int {', '.join(self.following)};")
             self.compute_tile()
-            out.add(" ".join(f"{x} = next_{x};" for x in self.places))
+            pairs = zip(self.places, self.following, strict=True)
+            out.add(" ".join(f"{x} = {y};" for x, y in pairs))
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
@@ -215,7 +220,7 @@ class _Kernel(Loading):
                 out.add(f"if (lane == 0) arrive({self.barrier('query_free', 'w')});")
             case Next():
                 out.add("turn++;")
-                self.hear("next_", alone=False)
+                self.hear(self.following, alone=False)
             case Acquire():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
                 out.add(

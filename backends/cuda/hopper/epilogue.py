@@ -193,11 +193,11 @@ class Epilogue:
         with out.block(f"for (int n = 0; n < {padded(width) // 8 // eights}; n++)"):
             out.add(f"float four[{eights}][4];")
             out.add("#pragma unroll")
-            with out.block(f"for (int k = 0; k < {eights}; k++) EACH"):
-                out.add(f"const int c = {eights} * n + k, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
+            with out.block(f"for (int b8 = 0; b8 < {eights}; b8++) EACH"):
+                out.add(f"const int c = {eights} * n + b8, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
                 values: dict[str, Expression] = {}
                 e = self.element(op.value, feature, values, fast)
-                out.add(f"four[k][x] = {e.real().text};")
+                out.add(f"four[b8][x] = {e.real().text};")
             if probe:
                 for k in range(0, eights, 2):
                     out.add(f"{probe} = watch({probe}, {_pairs('bf16', k)});")
@@ -303,10 +303,10 @@ class Epilogue:
         out, name = self.out, self.names.of(op.tensor)
         limit = self.scope.extent(self.s.row).text
         out.add("#pragma unroll")
-        with out.block("for (int k = 0; k < 2; k++) EACH"):
-            out.add("const int r = x >> 1, column = 16 * n + 8 * k + 2 * (lane & 3) + (x & 1);")
+        with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
+            out.add("const int r = x >> 1, column = 16 * n + 8 * b8 + 2 * (lane & 3) + (x & 1);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[k][x];")
+            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[b8][x];")
 
     def begin_rows(self, op: Store, feature: str, width: int) -> None:
         """Where this thread's rows are in memory."""
@@ -342,5 +342,7 @@ def eight_at_once(width: int) -> bool:
 
 def _pairs(dtype: str, k: int) -> str:
     """16 columns as four 8 x 8 matrices."""
-    parts = [f"pack_{dtype}(four[{h}][{x}], four[{h}][{x + 1}])" for h in (k, k + 1) for x in (0, 2)]
+    parts = [
+        f"pack_{dtype}(four[{h}][{x}], four[{h}][{x + 1}])" for h in (k, k + 1) for x in (0, 2)
+    ]
     return ", ".join(parts)

@@ -36,7 +36,7 @@ class Loading(Dealing):
                     if k == 0:
                         self.announce()
                     else:
-                        self.hear("const int ", alone=not together)
+                        self.hear([f"const int {x}" for x in self.places], alone=not together)
                     out.add("if (origin < 0) break;")
                     self.load_tile(tiles)
                     if k == 0:

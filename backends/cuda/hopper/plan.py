@@ -132,7 +132,20 @@ class Next:
 
 
 Step: TypeAlias = Union[
-    Acquire, Issue, Settle, Release, Advance, Turn, Compute, First, Hear, Stream, End, Loop, Query, Next
+    Acquire,
+    Issue,
+    Settle,
+    Release,
+    Advance,
+    Turn,
+    Compute,
+    First,
+    Hear,
+    Stream,
+    End,
+    Loop,
+    Query,
+    Next,
 ]
 
 
