@@ -353,7 +353,7 @@ class Analysis:
         self.partial.discard(x)
         part = self.scope.values[x].text
         name = self.names.fresh(f"{part}_total")
-        self.out.add(f"float {name}[2]; ROWS {name}[r] = quad_sum({part}[r]);")
+        self.out.add(f"float {name}[{self.scope.held}]; ROWS {name}[r] = quad_sum({part}[r]);")
         self.scope.values[x] = Expression(name, "float")
 
     def is_fragment(self, op: Op) -> bool:

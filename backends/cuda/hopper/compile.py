@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import emit
@@ -23,13 +24,13 @@ def tiles(
     default. Raises Refused where no grid fits.
     """
     schedule = schedule or suggested(kernel, sizes)
-    return _tiled(_specialised(kernel, sizes), schedule), schedule
+    return tiled(specialised(kernel, sizes), schedule), schedule
 
 
 def suggested(kernel: Kernel, sizes: Mapping[str, int]) -> Schedule:
     """The default schedule for a kernel's shape. Raises Refused where no grid fits."""
-    probe = _tiled(_specialised(kernel, sizes), Schedule(2, 128, relax=False))
-    return _default(_fitting(probe), sizes)
+    probe = tiled(specialised(kernel, sizes), Schedule(2, 128, relax=False))
+    return _default(fitting(probe), sizes)
 
 
 def candidates(schedule: Schedule) -> Iterator[Schedule]:
@@ -44,7 +45,8 @@ def candidates(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, columns=columns, loader=max(40, schedule.loader))
 
 
-def _specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
+def specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
+    """The kernel with numbers for the dimensions that must be known."""
     specialise = importlib.import_module("tilec.passes.specialise")
     fixed = {d: sizes[d] for d in specialise.static_dims(kernel)}
     return specialise.specialise(kernel, specialise.Options(sizes=fixed))
@@ -61,7 +63,19 @@ def sources(kernel: Kernel, schedule: Schedule) -> dict[int, Source | str]:
     return out
 
 
-def _tiled(kernel: Kernel, schedule: Schedule) -> Kernel:
+class Tiling(Protocol):
+    """What a schedule says about the tiles."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def relax(self) -> bool: ...
+
+
+def tiled(kernel: Kernel, schedule: Tiling) -> Kernel:
+    """The placed tile IR of a specialised kernel."""
     from tilec.passes.place import place
     from tilec.passes.prune import prune
     from tilec.passes.relax import relax
@@ -75,7 +89,8 @@ def _tiled(kernel: Kernel, schedule: Schedule) -> Kernel:
     return place(relax(kernel) if schedule.relax else kernel)
 
 
-def _fitting(kernel: Kernel) -> Structure:
+def fitting(kernel: Kernel) -> Structure:
+    """The first grid of a placed kernel that fits. Raises Refused where none does."""
     reason = "it has no grid"
     for op in kernel.body:
         if isinstance(op, Grid):

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.roles import Roles
 
 
 class Dealing(Roles):
     """Writes how the tiles of the grid are dealt out. A tile is known by its first row, `origin`, and its place on each
     other axis of the grid; `turn` counts the tiles of a block."""
-
-    @property
-    def places(self) -> list[str]:
-        """The variables that say where a tile is."""
-        return ["origin", *(self.names.of(a) for a, _ in self.others)]
 
     def announce(self) -> None:
         """Says where the tile with the number `tile` is, or that there are no more."""
@@ -42,27 +36,6 @@ class Dealing(Roles):
         room = self.plan.rooms["tile"]
         return f"shared + {room.offset + 4 * k} + {room.bytes} * (turn & 1)"
 
-    def locate(self) -> None:
-        """From the number of a tile to its places."""
-        out, c = self.out, self.schedule
-        if c.order == "longest":
-            out.add(
-                f"const int section = tile / (row_tiles * {c.section}), place = tile - section * row_tiles * {c.section};"
-            )
-            out.add(f"const int width = least<int>({c.section}, heads - section * {c.section});")
-            out.add(f"int head = section * {c.section} + place % width;")
-            out.add(f"origin = (row_tiles - 1 - place / width) * {self.s.rows};")
-        else:
-            out.add("int head = tile / row_tiles;")
-            out.add(f"origin = (tile - head * row_tiles) * {self.s.rows};")
-        for k, (a, _) in reversed(list(enumerate(self.others))):
-            name = self.names.of(a)
-            if k == 0:
-                out.add(f"{name} = head;")
-            else:
-                extent = self.scope.extent(a).text
-                out.add(f"{name} = head % ({extent}); head /= {extent};")
-
     def tile_after(self) -> None:
         """The number of the tile that the block takes next."""
         out = self.out
@@ -76,8 +49,3 @@ class Dealing(Roles):
             out.add("tile = taken + gridDim.x;")
         if self.s.together:
             out.add("tile = __shfl_sync(FULL, tile, 0);")
-
-    def name_places(self) -> None:
-        """The program's names for the places of a tile."""
-        for a, _ in self.others:
-            self.scope.values[a] = Expression(self.names.of(a), "int", POSITION)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from tilec.backends.cuda.hopper.epilogue import Epilogue
+from tilec.backends.cuda.hopper.epilogue import BulkEpilogue
 from tilec.backends.cuda.hopper.expression import ELEMENT
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.loading import Loading
@@ -79,8 +79,9 @@ class _Kernel(Loading):
             self.plan.shared,
             parameters,
             dict(self.names.known),
-            self.plan,
+            self.s,
             dict(self.scope.paired),
+            self.plan,
         )
 
     def parameters(self) -> tuple[Parameter, ...]:
@@ -208,7 +209,7 @@ class _Kernel(Loading):
                 self.step(step)
         if s.chosen:
             self.step(ending(s))
-        Epilogue(self.scope, self.plan, self.registers, self.maps).write()
+        BulkEpilogue(self.scope, self.plan, self.registers, self.maps).write()
 
     def step(self, step: Step) -> None:
         """One step of the plan."""

@@ -29,13 +29,12 @@ if TYPE_CHECKING:
 
 
 class Epilogue:
-    """Emits the epilogue of a tile. `maps` takes the maps of outputs."""
+    """Emits the epilogue of a tile. How a tile leaves through shared memory is for those who know where there is room."""
 
-    def __init__(
-        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
-    ) -> None:
-        self.scope, self.plan, self.registers, self.maps = scope, plan, registers, maps
-        self.s, self.out, self.names = plan.structure, scope.out, scope.names
+    def __init__(self, scope: Scope, registers: Registers) -> None:
+        self.scope, self.registers = scope, registers
+        self.s, self.out, self.names = scope.structure, scope.out, scope.names
+        self.held = scope.held
         self.defs = definitions(self.s.epilogue)
         self.accumulators: dict[str, str] = {}
         self.partial: set[str] = set()
@@ -53,7 +52,7 @@ class Epilogue:
         for name in sorted(self.partial & used):
             part = self.scope.values[name].text
             total = self.names.fresh(f"{part}_total")
-            self.out.add(f"float {total}[2]; ROWS {total}[r] = quad_sum({part}[r]);")
+            self.out.add(f"float {total}[{self.held}]; ROWS {total}[r] = quad_sum({part}[r]);")
             self.scope.values[name] = Expression(total, "float")
         for op in self.s.epilogue:
             if isinstance(op, Store):
@@ -112,9 +111,7 @@ class Epilogue:
         if dtype not in ("f16", "bf16", "f32"):
             raise Refused(f"output {op.tensor} is {dtype}")
         divisors = self.divisors(op.value)
-        watched = self.plan.structure.watched and bool(
-            self.inputs(op.value) & set(self.accumulators)
-        )
+        watched = self.s.watched and bool(self.inputs(op.value) & set(self.accumulators))
         probe = self.names.fresh("probe") if watched else ""
         if probe:
             self.out.add(f"u32 {probe} = 0;")
@@ -123,9 +120,9 @@ class Epilogue:
             row = self.scope.axes(x) == (self.s.row,)
             index = "[r]" if row else ""
             self.out.add(
-                f"float {self.inverse(x)}[2]; ROWS {self.inverse(x)}[r] = reciprocal({text}{index});"
+                f"float {self.inverse(x)}[{self.held}]; ROWS {self.inverse(x)}[r] = reciprocal({text}{index});"
             )
-        through = self.plan.schedule.store == "tma" and dtype != "f32"
+        through = self.through(op, feature, width)
         if through:
             self.begin_copy()
         elif dtype != "f32":
@@ -134,7 +131,7 @@ class Epilogue:
             tests = [
                 f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
                 for x in divisors
-                for k in ((0, 1) if self.scope.axes(x) else (0,))
+                for k in (range(self.held) if self.scope.axes(x) else (0,))
             ]
             with self.out.block(f"if (__all_sync(FULL, {' & '.join(dict.fromkeys(tests))}))"):
                 self.tile_loop(op, feature, width, dtype, through, True, probe)
@@ -187,26 +184,28 @@ class Epilogue:
     ) -> None:
         """Element by element: the value, rounded, to its place. `probe` takes note of NaN and infinity."""
         out = self.out
-        direct = not through and dtype != "f32"
-        eights = 4 if direct and eight_at_once(width) else 2
+        eights = 2 if through or dtype == "f32" else self.gathered(width)
+        name = f"b{8 * eights}"
         out.add("#pragma unroll")
-        with out.block(f"for (int n = 0; n < {padded(width) // 8 // eights}; n++)"):
-            out.add(f"float four[{eights}][4];")
+        with out.block(f"for (int {name} = 0; {name} < {padded(width) // 8 // eights}; {name}++)"):
+            out.add(f"float four[{eights}][{2 * self.held}];")
             out.add("#pragma unroll")
             with out.block(f"for (int b8 = 0; b8 < {eights}; b8++) EACH"):
-                out.add(f"const int c = {eights} * n + b8, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
+                out.add(
+                    f"const int c = {eights} * {name} + b8, r = x >> 1, {COLUMN} = 8 * c + (x & 1);"
+                )
                 values: dict[str, Expression] = {}
                 e = self.element(op.value, feature, values, fast)
                 out.add(f"four[b8][x] = {e.real().text};")
             if probe:
                 for k in range(0, eights, 2):
-                    out.add(f"{probe} = watch({probe}, {_pairs('bf16', k)});")
+                    out.add(f"{probe} = watch({probe}, {self.pairs('bf16', k)});")
             if through:
                 self.matrices(dtype)
-            elif direct:
-                self.direct_rows(op, width, dtype, eights)
-            else:
+            elif dtype == "f32":
                 self.direct_floats(op, feature, width)
+            else:
+                self.direct_pairs(op, feature, width, dtype)
 
     def element(
         self, x: Operand, feature: str, values: dict[str, Expression], fast: bool
@@ -215,7 +214,7 @@ class Epilogue:
         if not isinstance(x, str):
             return literal(x)
         if x in self.accumulators:
-            return Expression(f"{self.accumulators[x]}[4 * c + x]", "float")
+            return Expression(f"{self.accumulators[x]}[{2 * self.held} * c + x]", "float")
         if x == feature:
             return Expression("2 * (lane & 3)", "int", POSITION, 1)
         if x not in self.defs or len(self.scope.axes(x)) < 2 and feature not in self.scope.axes(x):
@@ -247,6 +246,65 @@ class Epilogue:
 
     # ---- out through shared memory
 
+    def through(self, op: Store, feature: str, width: int) -> bool:
+        """Whether a tile leaves through shared memory."""
+        return False
+
+    def begin_copy(self) -> None:
+        """Before the first element."""
+        raise NotImplementedError
+
+    def matrices(self, dtype: str) -> None:
+        """16 columns of `four` into shared memory."""
+        raise NotImplementedError
+
+    def end_copy(self, op: Store, feature: str, width: int) -> None:
+        """From shared memory to the output."""
+        raise NotImplementedError
+
+    def pairs(self, dtype: str, first: int = 0) -> str:
+        """16 columns as 8 x 8 matrices of pairs: rows g and g + 8 of the left half, then of the right half, and so on."""
+        left = (first, first + 1)
+        halves = [(h, m + k) for m in range(0, 2 * self.held, 4) for h in left for k in (0, 2)]
+        return ", ".join(f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h, k in halves)
+
+    # ---- out of registers
+
+    def gathered(self, width: int) -> int:
+        """How many times 8 columns are at hand when 16-bit elements leave the registers."""
+        return 2
+
+    def begin_rows(self, op: Store, feature: str, width: int) -> None:
+        """Before the first 16-bit element that leaves the registers."""
+
+    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
+        """16-bit elements of `four` to memory."""
+        raise NotImplementedError
+
+    def direct_floats(self, op: Store, feature: str, width: int) -> None:
+        """16 columns of `four` to memory."""
+        out, name = self.out, self.names.of(op.tensor)
+        limit = self.scope.extent(self.s.row).text
+        out.add("#pragma unroll")
+        with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
+            out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
+            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
+            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[b8][x];")
+
+
+class BulkEpilogue(Epilogue):
+    """Tiles leave as bulk copies. `maps` takes the maps of outputs."""
+
+    def __init__(
+        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
+    ) -> None:
+        super().__init__(scope, registers)
+        self.plan, self.maps = plan, maps
+
+    def through(self, op: Store, feature: str, width: int) -> bool:
+        """Whether a tile leaves through shared memory."""
+        return self.plan.schedule.store == "tma" and self.scope.dtype(op.tensor) != "f32"
+
     def begin_copy(self) -> None:
         room = self.plan.rooms["out"]
         out = self.out
@@ -264,7 +322,7 @@ class Epilogue:
     def matrices(self, dtype: str) -> None:
         """16 columns, as four 8 x 8 matrices, into the swizzled tile."""
         self.out.add(
-            f"store_matrices((out_lane ^ ((n & 3) << 5)) + (n >> 2) * {ROWS * 128}, {_pairs(dtype, 0)});"
+            f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {self.pairs(dtype)});"
         )
 
     def end_copy(self, op: Store, feature: str, width: int) -> None:
@@ -299,50 +357,33 @@ class Epilogue:
 
     # ---- out of registers
 
-    def direct_floats(self, op: Store, feature: str, width: int) -> None:
-        out, name = self.out, self.names.of(op.tensor)
-        limit = self.scope.extent(self.s.row).text
-        out.add("#pragma unroll")
-        with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
-            out.add("const int r = x >> 1, column = 16 * n + 8 * b8 + 2 * (lane & 3) + (x & 1);")
-            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[b8][x];")
+    def gathered(self, width: int) -> int:
+        """How many times 8 columns are at hand: rows leave 16 bytes at a time where they can, else 8."""
+        return 4 if width % 8 == 0 and padded(width) % 32 == 0 else 2
 
     def begin_rows(self, op: Store, feature: str, width: int) -> None:
         """Where this thread's rows are in memory."""
         if width % 4:
             raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
-        out, name = self.out, self.names.of(op.tensor)
-        self.scope.paired[op.tensor] = op.index.index(feature), 8 if eight_at_once(width) else 4
+        out, name, eights = self.out, self.names.of(op.tensor), self.gathered(width)
+        self.scope.paired[op.tensor] = op.index.index(feature), 2 * eights
         offset = self.offset(op, {feature: "0", self.s.row: "row_i[r]"})
-        lane = "8 * (lane & 3)" if eight_at_once(width) else "8 * (lane & 1) + 2 * (lane & 2)"
+        lane = "8 * (lane & 3)" if eights == 4 else "8 * (lane & 1) + 2 * (lane & 2)"
         out.add(f"const int out_column = {lane};")
-        out.add(f"u16* out_row[2]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
+        out.add(f"u16* out_row[{self.held}]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
         limit = self.scope.extent(self.s.row).text
-        out.add(f"bool out_here[2]; ROWS out_here[r] = row_i[r] < {limit};")
+        out.add(f"bool out_here[{self.held}]; ROWS out_here[r] = row_i[r] < {limit};")
 
-    def direct_rows(self, op: Store, width: int, dtype: str, eights: int) -> None:
+    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
         """Of 16 or 32 columns a thread gathers 4 or 8 of a row first."""
-        out = self.out
+        out, eights = self.out, self.gathered(width)
+        wide = 8 * eights
         with out.block("ROWS"):
             words = ", ".join(
                 f"pack_{dtype}(four[{k}][2 * r], four[{k}][2 * r + 1])" for k in range(eights)
             )
             out.add(f"u32 part[{eights}] = {{{words}}};")
             out.add("gather_row(part);")
-            n = 8 * eights
-            here = "out_here[r]" + (f" && {n} * n + out_column < {width}" if width % n else "")
-            out.add(f"store_if({here}, out_row[r] + {n} * n, part);{self.scope.comment(op)}")
-
-
-def eight_at_once(width: int) -> bool:
-    """Whether rows of 16-bit elements leave the registers 16 bytes at a time, not 8."""
-    return width % 8 == 0 and padded(width) % 32 == 0
-
-
-def _pairs(dtype: str, k: int) -> str:
-    """16 columns as four 8 x 8 matrices."""
-    parts = [
-        f"pack_{dtype}(four[{h}][{x}], four[{h}][{x + 1}])" for h in (k, k + 1) for x in (0, 2)
-    ]
-    return ", ".join(parts)
+            place = f"{wide} * b{wide}"
+            here = "out_here[r]" + (f" && {place} + out_column < {width}" if width % wide else "")
+            out.add(f"store_if({here}, out_row[r] + {place}, part);{self.scope.comment(op)}")

@@ -43,11 +43,13 @@ class BlockEmitter(Analysis):
     def begin(self) -> None:
         """Cuts the heads off at the axis's end, and guesses the maxima of a first window."""
         columns = self.structure.columns
-        for h in self.cut - set(self.keep):
+        for h in sorted(self.cut - set(self.keep)):
             array = self.arrays[h]
             self.out.add("#pragma unroll")
             with self.out.block(f"for (int c = 0; c < {columns // 8}; c++) EACH"):
-                self.out.add(f"if (8 * c + (x & 1) >= rest) {array}[4 * c + x] = NEG_INF;")
+                self.out.add(
+                    f"if (8 * c + (x & 1) >= rest) {array}[{2 * self.scope.held} * c + x] = NEG_INF;"
+                )
         rough, self.rough = self.rough, False
         for slot, x in self.guesses.items():
             with self.out.block(""):
@@ -154,7 +156,10 @@ class BlockEmitter(Analysis):
                 return
             factor = self.scope.operand(f, None).real().text
             name = self.names.fresh("factor")
-            self.out.add(f"const float {name}[2] = {{{factor}, {factor}}}; scale({array}, {name});")
+            each = ", ".join([factor] * self.scope.held)
+            self.out.add(
+                f"const float {name}[{self.scope.held}] = {{{each}}}; scale({array}, {name});"
+            )
             return
         raise Refused(f"{op.result.name} scales no accumulator")
 
@@ -180,7 +185,7 @@ class BlockEmitter(Analysis):
         for _, v in rows:
             name = self.names.of(v.name)
             self.scope.values[v.name] = Expression(name, "float")
-            self.out.add(f"float {name}[2];")
+            self.out.add(f"float {name}[{self.scope.held}];")
         if self.exact_only:
             with self.out.block(""):
                 self.arm(op.orelse, rows)
@@ -246,7 +251,7 @@ class BlockEmitter(Analysis):
         assert isinstance(limit, float)
         name = self.scope.values[str(total)].text
         bound = literal(limit / 4 if total in self.partial else limit).text
-        return f"({name}[0] <= {bound}) & ({name}[1] <= {bound})"
+        return " & ".join(f"({name}[{r}] <= {bound})" for r in range(self.scope.held))
 
     # ---- the end of a block
 

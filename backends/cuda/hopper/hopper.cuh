@@ -11,8 +11,11 @@ typedef unsigned short u16;
 #define FULL 0xffffffffu
 #define MOST 0x7fffffff
 #define MOST_WIDE 0x7fffffffffffffffLL
-#define ROWS _Pragma("unroll") for (int r = 0; r < 2; r++)            // a thread's two rows of a fragment: g and g + 8
-#define EACH _Pragma("unroll") for (int x = 0; x < 4; x++)            // a thread's 2 x 2 elements of an 8-column block
+#ifndef HELD_ROWS
+#define HELD_ROWS 2
+#endif
+#define ROWS _Pragma("unroll") for (int r = 0; r < HELD_ROWS; r++)     // a thread's rows of a fragment: g, g + 8 and so on
+#define EACH _Pragma("unroll") for (int x = 0; x < 2 * HELD_ROWS; x++) // a thread's elements of an 8-column block, two a row
 #define IN_ORDER asm volatile("" ::: "memory")   // keeps the blocks of a long loop from being computed all at once
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
@@ -171,13 +174,13 @@ DEVICE void store_if(bool here, void* p, const u32 (&x)[4]) {
     :: "l"(p), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)here) : "memory");
 }
 
-// ---- accumulators: element 4c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
+// ---- accumulators: element 2 HELD_ROWS c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
 
 template<int N> DEVICE void clear(float (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) d[i] = 0.f;
 }
-template<int N> DEVICE void scale(float (&d)[N], const float (&f)[2]) {
+template<int N, int HELD> DEVICE void scale(float (&d)[N], const float (&f)[HELD]) {
 #pragma unroll
-  for (int i = 0; i < N; i++) d[i] *= f[(i >> 1) & 1];
+  for (int i = 0; i < N; i++) d[i] *= f[(i >> 1) & (HELD - 1)];
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.backends.cuda.hopper.source import CopyMap, Parameter, Source
+from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
@@ -16,7 +16,7 @@ BYTES = 2
 """The bytes of an element that comes by a bulk copy."""
 
 
-def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
+def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
     """Why the kernel cannot take these tensors, or None: bulk copies need aligned rows of adjacent elements."""
     for n in sizes.values():
         if (
@@ -108,7 +108,7 @@ def tensor_map(m: CopyMap, view: View) -> Any:
 
 
 def arguments(
-    source: Source, views: Mapping[str, View], sizes: Mapping[str, Number], counter: int
+    source: Launched, views: Mapping[str, View], sizes: Mapping[str, Number], counter: int
 ) -> tuple[Any, ...]:
     """The kernel's arguments as NumPy values.
 
@@ -140,8 +140,8 @@ def arguments(
     return tuple(out)
 
 
-def _c_names(source: Source) -> dict[str, str]:
-    kernel = source.plan.structure.kernel
+def _c_names(source: Launched) -> dict[str, str]:
+    kernel = source.structure.kernel
     return {source.names[n]: n for n in (*kernel.dims, *kernel.arguments)}
 
 
@@ -151,9 +151,9 @@ def _scalar(numpy: Any, p: Parameter, value: Number) -> Any:
     return numpy.bool_(value) if "bool" in p.ctype else numpy.int64(value)
 
 
-def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:
+def blocks(source: Launched, sizes: Mapping[str, Number], processors: int) -> int:
     """The blocks of a launch: one per multiprocessor, or one per tile where there are fewer."""
-    s = source.plan.structure
+    s = source.structure
     tiles = 1
     for axis, n in s.grid.axes:
         tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)

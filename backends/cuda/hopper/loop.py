@@ -42,6 +42,7 @@ class FragmentLoop:
     def __init__(self, block: Analysis, roots: list[Root]) -> None:
         self.block, self.roots = block, roots
         self.scope, self.out, self.names = block.scope, block.out, block.names
+        self.held = block.scope.held
         self.locals: dict[str, Expression] = {}
         self.stored = {r.value: r.array for r in roots if r.what == "keep"}
         self.declared: set[str] = set()
@@ -55,6 +56,7 @@ class FragmentLoop:
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
         out, s = self.out, self.block.structure
+        width = 2 * self.held  # elements in 8 columns
         for r in self.roots:
             self.settle(r.value)
         sums = [r for r in self.roots if r.op is not None]
@@ -66,7 +68,7 @@ class FragmentLoop:
             )
         for r in self.roots:
             if r.what == "keep" and r.array not in self.block.registers.heads:
-                out.add(f"float {r.array}[{s.columns // 2}];")
+                out.add(f"float {r.array}[{width * s.columns // 8}];")
         packed = {
             r.value: self.names.fresh(self.names.of(r.value) + "_four")
             for r in self.roots
@@ -78,7 +80,7 @@ class FragmentLoop:
             if self.block.heavy and not self.block.rough:
                 out.add("IN_ORDER;")
             for name in packed.values():
-                out.add(f"float {name}[4];")
+                out.add(f"float {name}[{width}];")
             with out.block("EACH"):
                 out.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
                 for root in self.roots:
@@ -88,12 +90,14 @@ class FragmentLoop:
                     bare = (
                         e.product[0] if value in self.block.factors and e.product else e.real().text
                     )
-                    out.add(f"{array}[4 * c + x] = {bare};")
+                    out.add(f"{array}[{width} * c + x] = {bare};")
             for root in self.roots:
                 if root.what == "pack":
                     p = packed[root.value]
-                    out.add(f"{root.array}[2 * c] = pack_{root.dtype}({p}[0], {p}[1]);")
-                    out.add(f"{root.array}[2 * c + 1] = pack_{root.dtype}({p}[2], {p}[3]);")
+                    for n in range(self.held):
+                        place = f"{self.held} * c + {n}" if n else f"{self.held} * c"
+                        pair = f"{p}[{2 * n}], {p}[{2 * n + 1}]"
+                        out.add(f"{root.array}[{place}] = pack_{root.dtype}({pair});")
         for r in sums:
             self.combine(r)
         for value, array in self.stored.items():
@@ -140,7 +144,7 @@ class FragmentLoop:
             self.out.add(f"{packed[root.value]}[x] = {e};")
             return
         assert root.op is not None
-        part = f"{self.part(root.op)}[x]"
+        part = f"{self.part(root.op)}[{'x' if self.held == 2 else 'r'}]"
         self.out.add(f"{part} = {COMBINE[fn].format(part, e)};")
 
     def guarded(self, name: str, identity: str, bare: bool) -> str:
@@ -164,12 +168,15 @@ class FragmentLoop:
         """A thread's parts of a reduction into one value per row."""
         assert root.op is not None
         name, fn = self.names.of(root.op.result.name), root.op.fn
-        both = COMBINE[fn].format(*(f"{self.part(root.op)}[2 * r{more}]" for more in ("", " + 1")))
+        both = f"{self.part(root.op)}[r]"
+        if self.held == 2:
+            parts = (f"{self.part(root.op)}[2 * r{more}]" for more in ("", " + 1"))
+            both = COMBINE[fn].format(*parts)
         if root.op.result.name not in self.block.partial:
             both = f"{QUAD[fn]}({both})"
         if root.factor is not None:
             both = f"{both} * {literal(root.factor).text}"
-        self.out.add(f"float {name}[2]; ROWS {name}[r] = {both};")
+        self.out.add(f"float {name}[{self.held}]; ROWS {name}[r] = {both};")
         self.scope.values[root.op.result.name] = Expression(name, "float")
 
     # ---- elements
@@ -187,7 +194,7 @@ class FragmentLoop:
             return Expression("row_i[r]", "int", POSITION)
         array = self.block.arrays.get(x)
         if array is not None and x not in self.stored:
-            return self.scaled(x, f"{array}[4 * c + x]")
+            return self.scaled(x, f"{array}[{2 * self.held} * c + x]")
         axes = self.scope.axes(x)
         if s.stream not in axes:
             return self.scope.operand(x, None)
@@ -299,7 +306,7 @@ class FragmentLoop:
     ) -> tuple[str, str, str]:
         """The polynomial's coefficients; the greatest square is tested, for all columns at once."""
         rows = any("[r]" in f for f in (*inside, *outside))
-        size, each, at = ("[2]", "ROWS ", "[r]") if rows else ("", "", "")
+        size, each, at = (f"[{self.held}]", "ROWS ", "[r]") if rows else ("", "", "")
 
         def variable(name: str, text: str) -> str:
             name = self.names.fresh(name)
@@ -311,7 +318,7 @@ class FragmentLoop:
         a = variable("odd", f"{outer}{at} * {inner}{at}")
         b = variable("odd", f"TANH_3 * {a}{at} * {inner}{at} * {inner}{at}")
         c = variable("odd", f"TANH_5 / TANH_3 * {b}{at} * {inner}{at} * {inner}{at}")
-        for k in ("[0]", "[1]") if rows else ("",):
+        for k in [f"[{r}]" for r in range(self.held)] if rows else [""]:
             square = f"{reach} * {inner}{k} * {inner}{k}"
             self.block.conditions.append(f"({square} <= tanh_reach({outer}{k}))")
         return f"{a}{at}", f"{b}{at}", f"{c}{at}"
@@ -323,9 +330,9 @@ class FragmentLoop:
             name = self.inverses[y] = self.names.fresh("inverse")
             rows = "[r]" in y
             self.before(
-                f"float {name}{'[2]; ROWS ' + name + '[r]' if rows else ''} = reciprocal({y});"
+                f"float {name}{f'[{self.held}]; ROWS {name}[r]' if rows else ''} = reciprocal({y});"
             )
-            for k in (0, 1) if rows else (0,):
+            for k in range(self.held) if rows else (0,):
                 self.block.conditions.append(f"regular({y.replace('[r]', f'[{k}]')})")
         return self.inverses[y] + ("[r]" if "[r]" in y else "")
 
@@ -343,7 +350,9 @@ class FragmentLoop:
         steps = [f"{e.step} * {name}_stride{k}" for k, e in enumerate(index) if e.step]
         element = ELEMENT[self.scope.dtype(op.tensor)]
         if rows:
-            self.before(f"const {element}* {pointer}[2]; ROWS {pointer}[r] = {name} + ({base});")
+            self.before(
+                f"const {element}* {pointer}[{self.held}]; ROWS {pointer}[r] = {name} + ({base});"
+            )
         else:
             self.before(f"const {element}* const {pointer} = {name} + ({base});")
         return f"{pointer}{'[r]' if rows else ''}[{COLUMN} * ({' + '.join(steps)})]"

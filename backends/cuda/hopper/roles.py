@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal, Protocol
+
 from tilec.backends.cuda.hopper.analysis import Registers
+from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.plan import (
     Plan,
 )
@@ -14,18 +17,27 @@ from tilec.dataflow import backward, definitions, names_in
 from tilec.ir import If, Map, Op, Operand, Reduce, Yield, operands
 
 
-class Roles:
-    """What the loading and the computing warpgroups share."""
+class Ordered(Protocol):
+    """What a schedule says about the order of the tiles."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.s, self.schedule = plan, plan.structure, plan.schedule
+    @property
+    def order(self) -> Literal["static", "longest"]: ...
+    @property
+    def section(self) -> int: ...
+
+
+class Places:
+    """Where a tile and its loops are, and the names of what a thread holds. `held`: see `Scope`."""
+
+    def __init__(self, structure: Structure, ordered: Ordered, held: int = 2) -> None:
+        self.s, self.ordered = structure, ordered
         self.kernel = self.s.kernel
         self.out, self.names = Lines(), Names()
         for p in (*self.kernel.tensors, *(o.name for o in self.kernel.outputs), *self.kernel.dims):
             self.names.of(p)
         for a in self.kernel.axes:
             self.names.of(a.name)
-        self.scope = Scope(self.s, self.out, self.names)
+        self.scope = Scope(self.s, self.out, self.names, held)
         self.maps: dict[str, Parameter] = {}
         last = self.s.blocks[-1]
         inits = {h.init for h in last.heads}
@@ -40,13 +52,36 @@ class Roles:
         )
         self.others = [(a, n) for a, n in self.s.grid.axes if a != self.s.row]
 
-    def address(self, room: str) -> str:
-        """The address of a room in shared memory."""
-        return f"shared + {self.plan.rooms[room].offset}"
+    @property
+    def places(self) -> list[str]:
+        """The variables that say where a tile is: its first row, and its place on each other axis of the grid."""
+        return ["origin", *(self.names.of(a) for a, _ in self.others)]
 
-    def barrier(self, name: str, index: str) -> str:
-        """The address of a barrier."""
-        return f"shared + {self.plan.barriers[name][0]} + 8 * {index}"
+    def name_places(self) -> None:
+        """The program's names for the places of a tile."""
+        for a, _ in self.others:
+            self.scope.values[a] = Expression(self.names.of(a), "int", POSITION)
+
+    def locate(self) -> None:
+        """From the number of a tile to its places."""
+        out, c = self.out, self.ordered
+        if c.order == "longest":
+            out.add(
+                f"const int section = tile / (row_tiles * {c.section}), place = tile - section * row_tiles * {c.section};"
+            )
+            out.add(f"const int width = least<int>({c.section}, heads - section * {c.section});")
+            out.add(f"int head = section * {c.section} + place % width;")
+            out.add(f"origin = (row_tiles - 1 - place / width) * {self.s.rows};")
+        else:
+            out.add("int head = tile / row_tiles;")
+            out.add(f"origin = (tile - head * row_tiles) * {self.s.rows};")
+        for k, (a, _) in reversed(list(enumerate(self.others))):
+            name = self.names.of(a)
+            if k == 0:
+                out.add(f"{name} = head;")
+            else:
+                extent = self.scope.extent(a).text
+                out.add(f"{name} = head % ({extent}); head /= {extent};")
 
     def scalars(self, roots: set[str]) -> None:
         """The scalars of the prologue that some operands need."""
@@ -91,14 +126,30 @@ class Roles:
         """What the tests of windows depend on."""
         return {x for ops in self.s.tests for op in ops for x in names_in(operands(op))}
 
-    def word(self, cursor: str) -> str:
-        """Where the word of a stage is."""
-        return f"shared + {self.plan.rooms['word'].offset} + 4 * {cursor}.stage"
-
     @property
     def bits(self) -> int:
         """The bits of a word that say which block it is."""
         return 2 if len(self.s.blocks) <= 4 else 3
+
+
+class Roles(Places):
+    """What the loading and the computing warpgroups share."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.structure, plan.schedule)
+        self.plan, self.schedule = plan, plan.schedule
+
+    def address(self, room: str) -> str:
+        """The address of a room in shared memory."""
+        return f"shared + {self.plan.rooms[room].offset}"
+
+    def barrier(self, name: str, index: str) -> str:
+        """The address of a barrier."""
+        return f"shared + {self.plan.barriers[name][0]} + 8 * {index}"
+
+    def word(self, cursor: str) -> str:
+        """Where the word of a stage is."""
+        return f"shared + {self.plan.rooms['word'].offset} + 4 * {cursor}.stage"
 
 
 def partial_slots(s: Structure) -> set[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from tilec.errors import ArgumentError
 
@@ -82,18 +82,29 @@ class Schedule:
 
     def __str__(self) -> str:
         return ",".join(
-            f"{f.name}={_show(getattr(self, f.name))}" for f in dataclasses.fields(self)
+            f"{f.name}={shown(getattr(self, f.name))}" for f in dataclasses.fields(self)
         )
 
 
-def fields() -> dict[str, str]:
+class Checked(Protocol):
+    """A schedule: a frozen dataclass whose values can be checked."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def check(self) -> None: ...
+
+
+S = TypeVar("S", bound=Checked)
+
+
+def fields(schedule: type[Checked] = Schedule) -> dict[str, str]:
     """The fields of a schedule and their types."""
-    return {f.name: str(f.type) for f in dataclasses.fields(Schedule)}
+    return {f.name: str(f.type) for f in dataclasses.fields(schedule)}
 
 
-def changed(schedule: Schedule, given: Mapping[str, object]) -> Schedule:
+def changed(schedule: S, given: Mapping[str, object]) -> S:
     """A schedule with other values in some fields, which may come as text. Raises ArgumentError for what is none."""
-    known = fields()
+    known = fields(type(schedule))
     values: dict[str, Any] = {}
     for name, x in given.items():
         if name not in known:
@@ -107,7 +118,7 @@ def changed(schedule: Schedule, given: Mapping[str, object]) -> Schedule:
 
 
 def _value(name: str, x: object, kind: str) -> object:
-    text = _show(x)
+    text = shown(x)
     if kind == "int" and text.isdigit():
         return int(text)
     if kind == "bool" and text in ("true", "false"):
@@ -119,7 +130,8 @@ def _value(name: str, x: object, kind: str) -> object:
     )
 
 
-def _show(x: object) -> str:
+def shown(x: object) -> str:
+    """A value as text."""
     return str(x).lower() if isinstance(x, bool) else str(x)
 
 

@@ -48,8 +48,9 @@ OVER_ROWS: dict[str, dict[str, tuple[str, str]]] = {
 class Scope:
     """What generated code can name at a place: scalars, row values, positions. Shared by all roles."""
 
-    def __init__(self, structure: Structure, out: Lines, names: Names) -> None:
+    def __init__(self, structure: Structure, out: Lines, names: Names, held: int = 2) -> None:
         self.structure, self.kernel = structure, structure.kernel
+        self.held = held  # the rows of which a thread has elements
         self.out, self.names = out, names
         self.values: dict[str, Expression] = {}
         self.used_pointers: dict[str, None] = {}
@@ -111,7 +112,7 @@ class Scope:
             raise Refused(f"{op.result.name} is no row value")
         e = self.value(op, "row")
         self.values[op.result.name] = Expression(name, e.kind, e.bits)
-        self.out.add(f"{e.ctype} {name}[2]; ROWS {name}[r] = {e.text};{self.comment(op)}")
+        self.out.add(f"{e.ctype} {name}[{self.held}]; ROWS {name}[r] = {e.text};{self.comment(op)}")
 
     def value(self, op: Op, where: str | None) -> Expression:
         """The expression of an op. `where`: None for a scalar, `row` inside ROWS."""

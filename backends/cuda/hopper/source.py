@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilec.backends.cuda.hopper.plan import Plan
+from tilec.backends.cuda.hopper.structure import Structure
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Source:
+class Launched:
     """A kernel's text, and how it is launched. `paired`: outputs that are written several elements at a time:
     along which dimension, and how many."""
 
@@ -44,10 +45,17 @@ class Source:
     shared: int
     parameters: tuple[Parameter, ...]
     names: dict[str, str]
-    plan: Plan
+    structure: Structure
     paired: dict[str, tuple[int, int]]
 
     @property
     def watched(self) -> bool:
         """Whether the kernel may ask for another one that is exact about what is absent."""
-        return self.plan.structure.watched
+        return self.structure.watched
+
+
+@dataclass(frozen=True)
+class Source(Launched):
+    """A Hopper kernel with the plan that it was made from."""
+
+    plan: Plan

@@ -32,8 +32,11 @@ typedef uint16_t u16;
 #define TANH_3 (-0.33185161f)
 #define TANH_5 0.11544492f
 #define MOST_WIDE 0x7fffffffffffffffLL
-#define ROWS for (int r = 0; r < 2; r++)
-#define EACH for (int x = 0; x < 4; x++)
+#ifndef HELD_ROWS
+#define HELD_ROWS 2
+#endif
+#define ROWS for (int r = 0; r < HELD_ROWS; r++)
+#define EACH for (int x = 0; x < 2 * HELD_ROWS; x++)
 
 struct Index { int x; };
 struct Description { char* base; int rank; i64 size[5], step[5]; int box[5]; };   // steps in bytes; dimension 0 is dense

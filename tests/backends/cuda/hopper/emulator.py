@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tilec.backends.cuda.hopper.launch import blocks
-from tilec.backends.cuda.hopper.source import CopyMap, Source
+from tilec.backends.cuda.hopper.source import CopyMap, Launched, Source
 from tilec.scalar import Number
 
 HERE = Path(__file__).parent
@@ -65,9 +65,8 @@ def available() -> bool:
     return shutil.which("g++") is not None
 
 
-def translate(source: Source) -> str:
-    """The kernel's text for the CPU."""
-    header, _, kernel = source.text.partition('extern "C" __global__')
+def picked(header: str) -> list[str]:
+    """The lines of the device header that the emulator takes as they are."""
     lines = header.split("\n")
     kept: list[str] = []
     k = 0
@@ -86,6 +85,12 @@ def translate(source: Source) -> str:
             kept += body
             k = n
         k += 1
+    return kept
+
+
+def translate(source: Source) -> str:
+    """The kernel's text for the CPU."""
+    header, _, kernel = source.text.partition('extern "C" __global__')
     kernel = kernel.replace("extern __shared__ __align__(1024) unsigned char memory[];", "")
     # stage offsets are in descriptor units of 16 bytes
     kernel = re.sub(
@@ -93,23 +98,34 @@ def translate(source: Source) -> str:
         lambda m: f"_{m[1]} + (u64)({m[2]} * {int(m[3]) * 16})",
         kernel,
     )
-    calls = []
+    return (
+        '#include "emulate.h"\n'
+        + "\n".join(picked(header))
+        + '\nextern "C"'
+        + kernel
+        + entry(source)
+    )
+
+
+def entry(source: Launched) -> str:
+    """The function that runs a launch."""
+    calls: list[str] = []
     for n, p in enumerate(source.parameters):
         kind = re.sub(r"__\w+__|const |__restrict__", "", p.ctype).strip()
         calls.append(f"*({kind}*)a[{n}]")
-    launch = (
+    return (
         f'extern "C" int launch(void** a, int blocks, u64 seed) {{\n'
         f"  return run_blocks(blocks, {source.threads}, seed, [=] {{ {source.name}({', '.join(calls)}); }});\n}}\n"
     )
-    return '#include "emulate.h"\n' + "\n".join(kept) + '\nextern "C"' + kernel + launch
 
 
-def build(source: Source, folder: Path | None = None) -> ctypes.CDLL:
-    """The kernel as a library of this machine."""
-    text = translate(source)
+def build(text: str, headers: Path = HERE, folder: Path | None = None) -> ctypes.CDLL:
+    """A kernel's text for the CPU as a library of this machine. `headers`: where its header is."""
     folder = folder or Path(tempfile.gettempdir()) / "tilec_emulator"
     folder.mkdir(exist_ok=True)
-    key = hashlib.sha256((text + (HERE / "emulate.h").read_text()).encode()).hexdigest()[:24]
+    key = hashlib.sha256(
+        (text + "".join((h / "emulate.h").read_text() for h in {HERE, headers})).encode()
+    ).hexdigest()[:24]
     library = folder / f"{key}.so"
     if not library.exists():
         file = folder / f"{key}.cpp"
@@ -122,7 +138,7 @@ def build(source: Source, folder: Path | None = None) -> ctypes.CDLL:
             "-w",
             "-fno-strict-aliasing",
             "-I",
-            str(HERE),
+            str(headers),
         ]
         done = subprocess.run(
             ["g++", *flags, str(file), "-o", str(library)],
@@ -168,12 +184,23 @@ def run(
 
     Raises RuntimeError where it hangs.
     """
-    library = build(source)
+    return launch(
+        build(translate(source)), source, arrays, sizes, blocks(source, sizes, processors), seed
+    )
+
+
+def launch(
+    library: ctypes.CDLL,
+    source: Launched,
+    arrays: Mapping[str, np.ndarray],
+    sizes: Mapping[str, Number],
+    blocks: int,
+    seed: int,
+) -> bool:
+    """Runs a kernel that is built, as `run` does."""
     kept: list[object] = []
-    plain = {
-        source.names[n]: n
-        for n in (*source.plan.structure.kernel.dims, *source.plan.structure.kernel.arguments)
-    }
+    kernel = source.structure.kernel
+    plain = {source.names[n]: n for n in (*kernel.dims, *kernel.arguments)}
     counter = np.zeros(2, np.uint32)
     last = ""
     for p in source.parameters:
@@ -207,7 +234,7 @@ def run(
                 kept.append(ctypes.c_void_p(counter.ctypes.data + 4))
     given = [x for x in kept if not isinstance(x, Description)]
     args = (ctypes.c_void_p * len(given))(*(ctypes.addressof(x) for x in given))  # type: ignore[arg-type]
-    if library.launch(args, blocks(source, sizes, processors), ctypes.c_uint64(seed)):
+    if library.launch(args, blocks, ctypes.c_uint64(seed)):
         raise RuntimeError("the kernel hangs")
     assert counter[0] == 0 or all(p.kind != "counter" for p in source.parameters)
     return bool(counter[1])

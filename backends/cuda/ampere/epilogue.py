@@ -1,0 +1,79 @@
+"""How the tiles of a kernel leave: through shared memory, 16 bytes at a time, or element by element."""
+
+from __future__ import annotations
+
+from tilec.backends.cuda.ampere.plan import Plan
+from tilec.backends.cuda.hopper.analysis import Registers
+from tilec.backends.cuda.hopper.epilogue import Epilogue
+from tilec.backends.cuda.hopper.scope import Scope
+from tilec.ir import Store
+
+
+class Leaving(Epilogue):
+    """Each warp writes its own rows. `wide` takes the outputs that are written 16 bytes at a time."""
+
+    def __init__(
+        self, scope: Scope, plan: Plan, registers: Registers, wide: dict[str, int]
+    ) -> None:
+        super().__init__(scope, registers)
+        self.plan, self.wide = plan, wide
+
+    def through(self, op: Store, feature: str, width: int) -> bool:
+        """Whether a tile leaves through shared memory."""
+        wide = self.plan.schedule.access == "wide" and width % 8 == 0
+        return wide and self.scope.dtype(op.tensor) != "f32"
+
+    def begin_copy(self) -> None:
+        """Where this thread's elements go."""
+        height = self.plan.schedule.height
+        self.out.add("__syncwarp();   // what was there has left")
+        self.out.add(f"const u32 out_place = shared + warp * {height * 128};")
+        self.out.add("const u32 out_lane = out_place + (lane >> 2) * 144 + (lane & 3) * 4;")
+
+    def matrices(self, dtype: str) -> None:
+        """16 columns into the tile, two elements at a time."""
+        slab = self.plan.schedule.rows * 128
+        for half in (0, 1):
+            self.out.add(
+                f"const u32 out_{half} = (out_lane ^ ((2 * (b16 & 3) + {half}) << 4)) + (b16 >> 2) * {slab};"
+            )
+            for r in range(self.held):
+                pair = f"four[{half}][{2 * r}], four[{half}][{2 * r + 1}]"
+                self.out.add(f"put_shared(out_{half} + {r * 1024}, pack_{dtype}({pair}));")
+
+    def end_copy(self, op: Store, feature: str, width: int) -> None:
+        """Eight threads take a row of a slab."""
+        out, c = self.out, self.plan.schedule
+        self.wide[op.tensor] = op.index.index(feature)
+        out.add("__syncwarp();")
+        out.add("#pragma unroll")
+        with out.block(f"for (int start = 0; start < {c.height}; start += 4)"):
+            out.add(
+                f"const int row = start + (lane >> 3), taken = origin + warp * {c.height} + row;"
+            )
+            out.add("#pragma unroll")
+            with out.block(f"for (int slab = 0; slab < {-(-width // 64)}; slab++)"):
+                out.add("const int column = 64 * slab + 8 * (lane & 7);")
+                place = f"out_place + slab * {c.rows * 128} + row * 128 + (((lane & 7) ^ (row & 7)) << 4)"
+                limit = self.scope.extent(self.s.row).text
+                test = f"taken < {limit}" + ("" if width % 64 == 0 else f" && column < {width}")
+                offset = self.offset(op, {feature: "column", self.s.row: "taken"})
+                name = self.names.of(op.tensor)
+                out.add(
+                    f"if ({test}) *(uint4*)(&{name}[{offset}]) = get_shared({place});{self.scope.comment(op)}"
+                )
+
+    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
+        """Element by element, for rows that begin anywhere."""
+        out, name = self.out, self.names.of(op.tensor)
+        limit = self.scope.extent(self.s.row).text
+        out.add("#pragma unroll")
+        with out.block("for (int half = 0; half < 2; half++) EACH"):
+            out.add(
+                "const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);"
+            )
+            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
+            out.add(
+                f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = "
+                f"(u16)pack_{dtype}(four[half][x], 0.f);{self.scope.comment(op)}"
+            )

@@ -1,0 +1,107 @@
+// Tiles of 16-bit elements in shared memory: slabs of 64 columns, rows of 128 bytes. The pieces of 16 bytes of a row lie at
+// their number XOR the row's last three bits, so that eight rows of a piece lie in different banks. `corner`: this thread's row
+// for `matrices` in 16 rows and columns, row lane % 16 and piece lane / 16. `turned`: the same with the two middle matrices in
+// each other's place: registers of a right operand must follow each other. Tiles begin at multiples of 1024 bytes.
+// A thread holds HELD rows of a fragment: two of each 16.
+
+#define COLUMNS_16(k, rows) (((k) >> 2) * (rows) * 128)   // the slab of the k-th 16 columns; within it they lie at
+#define WITHIN(k) (((k) & 3) << 5)                        // this, XOR
+#define ROWS_16(k) ((k) * 2048)
+
+// d += a · bᵀ for the k-th 16 columns (d = …, where FRESH); a slab of b has SLAB rows
+template<class T, int SLAB, int HELD, bool FRESH, int N> DEVICE void row_step(float (&d)[N], const u32 (&a)[HELD / 2][4], u32 b, u32 turned, int k) {
+#pragma unroll
+  for (int n = 0; n < N / (4 * HELD); n++) {
+    u32 x[4];
+    matrices(x, b + (turned ^ WITHIN(k)) + COLUMNS_16(k, SLAB) + ROWS_16(n));
+#pragma unroll
+    for (int m = 0; m < HELD / 2; m++) {
+      float *left = &d[4 * HELD * n + 4 * m], *right = left + 2 * HELD;
+      if (FRESH) product_only(T(), left, a[m], x[0], x[1]); else product(T(), left, a[m], x[0], x[1]);
+      if (FRESH) product_only(T(), right, a[m], x[2], x[3]); else product(T(), right, a[m], x[2], x[3]);
+    }
+  }
+}
+template<int HELD> DEVICE void rows_of(u32 (&x)[HELD / 2][4], u32 a, u32 corner, int rows, int k) {
+#pragma unroll
+  for (int m = 0; m < HELD / 2; m++) matrices(x[m], a + (corner ^ WITHIN(k)) + COLUMNS_16(k, rows) + ROWS_16(m));
+}
+// d = a · bᵀ (or d += …, where ADD) over STEPS times 16 columns
+template<class T, int STEPS, int SLAB_A, int SLAB_B, int HELD, bool ADD, int N> DEVICE void rows_by_rows(float (&d)[N], u32 a, u32 corner, u32 b, u32 turned) {
+  corner = again(corner), turned = again(turned);
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) {
+    u32 x[HELD / 2][4];
+    rows_of<HELD>(x, a, corner, SLAB_A, k);
+    if (k == 0 && !ADD) row_step<T, SLAB_B, HELD, true>(d, x, b, turned, k);
+    else row_step<T, SLAB_B, HELD, false>(d, x, b, turned, k);
+  }
+}
+// the same where the fragments of a are in registers
+template<class T, int SLAB_B, int HELD, bool ADD, int STEPS, int N> DEVICE void held_by_rows(float (&d)[N], const u32 (&a)[STEPS][HELD / 2][4], u32 b, u32 turned) {
+  turned = again(turned);
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) {
+    if (k == 0 && !ADD) row_step<T, SLAB_B, HELD, true>(d, a[k], b, turned, k);
+    else row_step<T, SLAB_B, HELD, false>(d, a[k], b, turned, k);
+  }
+}
+// d += p · v for the k-th 16 rows of v
+template<class T, int SLAB, int HELD, int N, int M> DEVICE void weights_step(float (&d)[N], const u32 (&p)[M], u32 v, u32 corner, int k) {
+#pragma unroll
+  for (int n = 0; n < N / (4 * HELD); n++) {
+    u32 x[4];
+    matrices_columns(x, v + (corner ^ WITHIN(n)) + COLUMNS_16(n, SLAB) + ROWS_16(k));
+#pragma unroll
+    for (int m = 0; m < HELD / 2; m++) {
+      const u32* left = &p[2 * HELD * k + 2 * m];
+      const u32 a[4] = {left[0], left[1], left[HELD], left[HELD + 1]};
+      product(T(), &d[4 * HELD * n + 4 * m], a, x[0], x[1]);
+      product(T(), &d[4 * HELD * n + 2 * HELD + 4 * m], a, x[2], x[3]);
+    }
+  }
+}
+// d += p · v, for the SLAB rows of v
+template<class T, int SLAB, int HELD, int N, int M> DEVICE void weights_by_columns(float (&d)[N], const u32 (&p)[M], u32 v, u32 corner) {
+  corner = again(corner);
+#pragma unroll
+  for (int k = 0; k < SLAB / 16; k++) weights_step<T, SLAB, HELD>(d, p, v, corner, k);
+}
+
+// ---- tiles from global memory: 8 threads per row and slab. `from`: this thread's piece of its first row; `step`: from a row to
+// the next, in elements; `left`: the rows that the tensor has from there on. What lies beyond is 0, up to a multiple of 16 columns.
+
+template<int SLAB, int WIDTH, int THREADS, bool WHOLE> DEVICE void copy_rows(u32 to, const u16* from, int step, int left) {
+  step = again(step);
+  const int piece = threadIdx.x & 7, first = threadIdx.x >> 3;
+#pragma unroll
+  for (int row = 0; row < SLAB; row += THREADS / 8) {
+#pragma unroll
+    for (int slab = 0; slab * 64 < WIDTH; slab++) {
+      constexpr int pieces = (WIDTH + 15) / 16 * 2, full = WIDTH / 8;
+      if ((SLAB % (THREADS / 8) == 0 || row + first < SLAB) && (pieces >= 8 * (slab + 1) || 8 * slab + piece < pieces)) {
+        const u32 place = to + (slab * SLAB + row) * 128;
+        const u16* source = from + (i64)row * step + slab * 64;
+        const bool there = full >= 8 * (slab + 1) || full == pieces || 8 * slab + piece < full;
+        if (WHOLE && full == pieces) copy_16(place, source); else copy_16(place, source, there && (WHOLE || row < left));
+      }
+    }
+  }
+}
+// the same, element by element, for rows that begin anywhere; `along`: from an element of a row to the next
+template<int SLAB, int WIDTH, int THREADS> DEVICE void put_rows(u32 to, const u16* from, i64 step, i64 along, int left) {
+  const int piece = threadIdx.x & 7, first = threadIdx.x >> 3;
+#pragma unroll 1
+  for (int row = 0; row + first < SLAB; row += THREADS / 8) {
+#pragma unroll 1
+    for (int slab = 0; slab * 64 < WIDTH; slab++) {
+      u32 x[4] = {0, 0, 0, 0};
+#pragma unroll
+      for (int k = 0; k < 8; k++) {
+        if (row < left && slab * 64 + piece * 8 + k < WIDTH) x[k / 2] |= (u32)from[row * step + (slab * 64 + k) * along] << (16 * (k & 1));
+      }
+      put_shared(to + (slab * SLAB + row) * 128, x[0], x[1], x[2], x[3]);
+    }
+  }
+}
+template<class... U> DEVICE u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d, U... more) { return watch(watch(x, a, b, c, d), more...); }

@@ -1,0 +1,43 @@
+"""What a launch of a kernel needs to know of its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.call import View
+from tilec.backends.cuda.hopper.expression import POSITION
+from tilec.scalar import Number, evaluate
+
+STEP = 1 << 31
+"""Steps between rows of 16-byte pieces are below this, in elements."""
+
+
+def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
+    """Why the kernel cannot take these tensors, or None."""
+    lengths = [n for v in views.values() for n in v.shape]
+    if max(lengths, default=0) >= 1 << POSITION:
+        return f"a dimension is {max(lengths):,}; positions must be below 2 ** {POSITION}"
+    whys = (_narrow(n, views[n], feature) for n, feature in source.wide.items())
+    return next((w for w in whys if w), None)
+
+
+def _narrow(name: str, view: View, feature: int) -> str | None:
+    """Why a tensor cannot be read or written 16 bytes at a time."""
+    if view.strides[feature] != 1 and view.shape[feature] > 1:
+        return f"{name}: the elements of a row are not adjacent"
+    if view.pointer % 16:
+        return f"{name}: it does not begin at a multiple of 16 bytes"
+    for k, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)):
+        if k != feature and n > 1 and (step % 8 or abs(step) >= STEP):
+            return f"{name}: the step of dimension {k} is {step} elements, no multiple of 8 below 2 ** 31"
+    return None
+
+
+def blocks(source: Source, sizes: Mapping[str, Number]) -> int:
+    """The blocks of a launch: one per tile."""
+    s = source.structure
+    tiles = 1
+    for axis, n in s.grid.axes:
+        tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)
+    return tiles

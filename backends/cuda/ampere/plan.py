@@ -1,0 +1,141 @@
+"""The plan of a grid: what lies where in shared memory, how many registers tiles take, in which order copies are made.
+
+With one stage per streamed tensor, a block of threads does, for a window n,
+
+    wait for all copies; sync      everyone is done with the values of n - 1
+    copy the values of n           s = q · k(n); compute
+    wait for all copies; sync      everyone is done with the keys of n
+    copy the keys of n + 1         o += p · v(n)
+
+and with more stages
+
+    wait for the copies of n; sync
+    copy the window n + stages - 1
+    s = q · k(n); compute; o += p · v(n)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilec.backends.cuda.ampere.schedule import Schedule
+from tilec.backends.cuda.hopper.structure import Refused, Structure, Tile
+
+WIDEST = 256
+"""The widest head."""
+RESERVE = 20
+"""Registers for addresses, row values and what is under way, at least."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """A place in shared memory: `count` buffers of `bytes`."""
+
+    name: str
+    offset: int
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A grid on its way to CUDA. `early`: the streamed tiles that the first products read; `late`: the others."""
+
+    structure: Structure
+    schedule: Schedule
+    rooms: dict[str, Room]
+    shared: int
+    early: tuple[Tile, ...]
+    late: tuple[Tile, ...]
+
+    @property
+    def split(self) -> bool:
+        """Whether the late tiles of a window are copied after its early ones: with a single stage."""
+        return self.schedule.stages == 1
+
+
+def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
+    """The plan of a grid under a schedule, with at most `limit` bytes of shared memory. Raises Refused where none fits."""
+    schedule.check()
+    if s.rows != schedule.rows:
+        raise Refused(f"its tiles have {s.rows} rows; the schedule has {schedule.rows}")
+    if s.columns != schedule.columns:
+        raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
+    tiles = (*s.queries, *s.rings)
+    if any(t.width > WIDEST for t in tiles) or any(x.width > WIDEST for x in s.slots):
+        raise Refused(f"a head is wider than {WIDEST}")
+    if schedule.access == "wide" and any(t.width % 8 for t in tiles):
+        raise Refused("the rows of a tile are no multiple of 16 bytes; access=narrow takes them")
+    need = fragment_registers(s, schedule)
+    if need + RESERVE > schedule.registers:
+        raise Refused(
+            f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {schedule.registers}"
+        )
+    early, late = _rings(s)
+    if schedule.stages == 1 and len(early) + len(late) > len(s.rings):
+        raise Refused("a tile is used in both products: that needs two stages")
+    rooms = _memory(s, schedule)
+    shared = max(r.offset + r.bytes * r.count for r in rooms.values())
+    if shared > limit:
+        raise Refused(f"it needs {shared:,} bytes of shared memory; there are {limit:,}")
+    return Plan(s, schedule, rooms, shared, early, late)
+
+
+def padded(width: int) -> int:
+    """The columns of a fragment for `width` of them."""
+    return -(-width // 16) * 16
+
+
+def fragment_registers(s: Structure, schedule: Schedule) -> int:
+    """Registers per thread for tiles: scores, which become weights, accumulators, and rows that stay in registers."""
+    b, height = s.blocks[0], schedule.height
+    scores = sum(h.init is None for h in b.heads) * schedule.columns
+    weights = len({t.x for t in b.tails}) * schedule.columns // 2
+    sums = sum(padded(x.width) for x in s.slots)
+    rows = sum(padded(q.width) for q in s.queries) // 2 if schedule.query == "registers" else 0
+    return (max(scores, weights) + sums + rows) * height // 32
+
+
+def memory_bytes(s: Structure, schedule: Schedule) -> int:
+    """The shared memory of a schedule, in bytes."""
+    return max(r.offset + r.bytes * r.count for r in _memory(s, schedule).values())
+
+
+def _rings(s: Structure) -> tuple[tuple[Tile, ...], tuple[Tile, ...]]:
+    """The streamed tiles that the first and that the second products read."""
+    heads = {h.key.name for h in s.blocks[0].heads}
+    tails = {t.value.name for t in s.blocks[0].tails}
+    return (
+        tuple(t for t in s.rings if t.name in heads),
+        tuple(t for t in s.rings if t.name in tails),
+    )
+
+
+def _memory(s: Structure, schedule: Schedule) -> dict[str, Room]:
+    """The rows of the first products come first: outputs leave through the same place, and through what follows it."""
+    rooms: dict[str, Room] = {}
+    at = 0
+    for q in s.queries:
+        rooms[q.name] = Room(q.name, at, q.slabs * schedule.rows * 128, 1)
+        at += rooms[q.name].bytes
+    for t in s.rings:
+        rooms[t.name] = Room(t.name, at, t.slabs * schedule.columns * 128, schedule.stages)
+        at += rooms[t.name].bytes * schedule.stages
+    widest = max((-(-x.width // 64) for x in s.slots), default=0)
+    rooms["out"] = Room("out", 0, widest * schedule.rows * 128, 1)
+    return rooms
+
+
+def show(plan: Plan) -> str:
+    """The plan as text."""
+    c = plan.schedule
+    tiles = fragment_registers(plan.structure, c)
+    lines = [
+        f"plan {plan.structure.kernel.name}   {c.threads} threads, shared {plan.shared} bytes, schedule {c}",
+        *(f"  {r.name}: {r.count} × {r.bytes} bytes at {r.offset}" for r in plan.rooms.values()),
+        f"  {c.registers} registers per thread, {tiles} hold tiles",
+        f"  copied first: {', '.join(t.name for t in plan.early)}",
+        f"  copied {'while the first products run' if plan.split else 'with them'}: "
+        f"{', '.join(t.name for t in plan.late)}",
+    ]
+    return "\n".join(lines) + "\n"

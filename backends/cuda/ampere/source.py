@@ -1,0 +1,17 @@
+"""The source of a kernel: its text, and what is to be known to launch it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilec.backends.cuda.ampere.plan import Plan
+from tilec.backends.cuda.hopper.source import Launched
+
+
+@dataclass(frozen=True)
+class Source(Launched):
+    """A kernel with the plan that it was made from. `wide`: tensors that are read or written 16 bytes at a time, and the
+    dimension along which those lie."""
+
+    plan: Plan
+    wide: dict[str, int]
