@@ -25,8 +25,8 @@ def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Num
             and n in [s for v in views.values() for s in v.shape]
         ):
             return f"a dimension is {n:,}; positions must be below 2 ** {POSITION}"
-    for name, feature in source.paired.items():
-        why = _unpaired(name, views[name], feature)
+    for name, (feature, count) in source.paired.items():
+        why = _unpaired(name, views[name], feature, count)
         if why:
             return why
     for p in source.parameters:
@@ -47,15 +47,16 @@ def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Num
     return None
 
 
-def _unpaired(name: str, view: View, feature: int) -> str | None:
-    """Why an output cannot be written 8 bytes at a time."""
+def _unpaired(name: str, view: View, feature: int, count: int) -> str | None:
+    """Why an output cannot be written `count` elements at a time."""
     steps = [
         s
         for k, (n, s) in enumerate(zip(view.shape, view.strides, strict=True))
         if n > 1 and k != feature
     ]
-    if view.pointer % 8 or view.strides[feature] != 1 or any(s % 4 for s in steps):
-        return f"{name}: its rows do not begin at multiples of 8 bytes"
+    size = count * BYTES
+    if view.pointer % size or view.strides[feature] != 1 or any(s % count for s in steps):
+        return f"{name}: its rows do not begin at multiples of {size} bytes"
     return None
 
 

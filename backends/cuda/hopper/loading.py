@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from tilec.backends.cuda.hopper.dealing import Dealing
 from tilec.backends.cuda.hopper.plan import (
     announcing,
 )
-from tilec.backends.cuda.hopper.roles import Roles
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.structure import Tile
 from tilec.dataflow import names_in
 
 
-class Loading(Roles):
+class Loading(Dealing):
     """Writes the loading warpgroup."""
 
     def load_role(self) -> None:
         out = self.out
         out.add(f"fewer_registers<{self.schedule.loader}>();")
         out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
+        self.name_places()
         saved = dict(self.scope.values)
         together = self.s.together
         if together:
@@ -29,16 +30,21 @@ class Loading(Roles):
                 for t in tiles:
                     if t.axis == self.s.stream:
                         out.add(f"Cursor<{self.schedule.stages}> {t.name}_next(1);")
-                out.add("int tile = blockIdx.x;")
-                out.add("int turn = 0;")
-                with out.block("while (tile < tiles)"):
+                if k == 0:
+                    out.add("int tile = blockIdx.x;")
+                with out.block("for (int turn = 0;; turn++)"):
+                    if k == 0:
+                        self.announce()
+                    else:
+                        self.hear([f"const int {x}" for x in self.places], alone=not together)
+                    out.add("if (origin < 0) break;")
                     self.load_tile(tiles)
-                    self.load_next(k)
+                    if k == 0:
+                        self.tile_after()
             self.scope.values = dict(saved)
 
     def load_tile(self, tiles: tuple[Tile, ...]) -> None:
         out = self.out
-        self.locate()
         streamed = [t for t in tiles if t.axis == self.s.stream]
         coordinates = {x for t in tiles for x in names_in(t.index)}
         if not streamed:
@@ -125,37 +131,6 @@ class Loading(Roles):
             self.out.add(f"shared_put({self.word(cursor)}, -1);")
             self.out.add(f"arrive({self.barrier(ring + '_full', cursor + '.stage')});")
         self.out.add(f"{cursor}.step();")
-
-    def load_next(self, warp: int) -> None:
-        """The next tile: warp 0 takes it from the counter and tells the others."""
-        out = self.out
-        if self.schedule.order == "static":
-            out.add("tile += gridDim.x; turn++;")
-            return
-        slot = f"shared + {self.plan.rooms['tile'].offset} + 4 * (turn & 1)"
-        full, free = (
-            self.barrier("tile_full", "(turn & 1)"),
-            self.barrier("tile_free", "(turn & 1)"),
-        )
-        together = self.s.together
-        if warp == 0:
-            with out.block("if (lane == 0)" if together else ""):
-                out.add("const u32 taken = atomicAdd(counter, 1u);")
-                out.add("// the last one of this launch leaves it ready for the next")
-                out.add("if (taken == (u32)tiles - 1) *counter = 0;")
-                out.add("tile = taken + gridDim.x;")
-                out.add(f"wait({free}, ((turn >> 1) & 1) ^ 1);")
-                out.add(f"shared_put({slot}, tile);")
-                out.add(f"arrive({full});")
-            if together:
-                out.add("tile = __shfl_sync(FULL, tile, 0);")
-        else:
-            out.add(f"wait({full}, (turn >> 1) & 1);")
-            out.add(f"tile = shared_get({slot});")
-            if together:
-                out.add("__syncwarp();   // all have read it")
-            out.add(f"{'if (lane == 0) ' if together else ''}arrive({free});")
-        out.add("turn++;")
 
     def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
         """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""

@@ -36,7 +36,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Launched:
-    """A kernel's text, and how it is launched. `paired`: outputs that are written 8 bytes at a time along a dimension."""
+    """A kernel's text, and how it is launched. `paired`: outputs that are written several elements at a time:
+    along which dimension, and how many."""
 
     name: str
     text: str
@@ -45,7 +46,7 @@ class Launched:
     parameters: tuple[Parameter, ...]
     names: dict[str, str]
     structure: Structure
-    paired: dict[str, int]
+    paired: dict[str, tuple[int, int]]
 
     @property
     def watched(self) -> bool:
