@@ -97,7 +97,7 @@ class Kernel:
         self._static: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._ready: dict[object, tuple[IR, backend.Runner]] = {}
         self._plans: dict[object, Plan] = {}
-        self._repeats = Repeats(tuple(source.signature.tensors), tuple(source.signature.arguments))
+        self._repeats = Repeats(source.signature)
 
     # ---- the signature
 
@@ -258,14 +258,14 @@ class Kernel:
 
     def _fixed(self, online: IR, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes that code is compiled for."""
-        types = tuple(t.dtype for t in online.tensors.values())
+        types: tuple[str, ...] = tuple(t.dtype for t in online.tensors.values())
         if types not in self._static:
             self._static[types] = pipeline.module("specialise").static_dims(online)
         return {d: sizes[d] for d in self._static[types]}
 
     def _indices(self, kernel: IR) -> tuple[bounds.Index, ...]:
         """The indices whose range is checked at a call."""
-        types = tuple(t.dtype for t in kernel.tensors.values())
+        types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
         if types not in self._checked:
             self._checked[types] = bounds.indices(kernel)
         return self._checked[types]

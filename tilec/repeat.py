@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from tilec.backend import Launch
 from tilec.glance import looks, writable
+from tilec.ir import Kernel as IR
 from tilec.results import Maker
 
 Key = tuple[object, ...]
@@ -48,9 +49,9 @@ Look = tuple[Key, list[int]]
 class Repeats:
     """The calls that a kernel is ready to repeat."""
 
-    def __init__(self, tensors: Sequence[str], scalars: Sequence[str]) -> None:
-        self._tensors, self._scalars = tuple(tensors), frozenset(scalars)
-        self._count = len(self._tensors)
+    def __init__(self, signature: IR) -> None:
+        self._tensors, self._scalars = tuple(signature.tensors), frozenset(signature.arguments)
+        self._count, self._outputs = len(self._tensors), len(signature.outputs)
         self._ready: OrderedDict[Key, Ready] = OrderedDict()
 
     def look(self, tensors: Sequence[Any], named: Mapping[str, Any], out: Any) -> Look | None:
@@ -62,7 +63,7 @@ class Repeats:
                 return None
             tensors, key = found
         addresses: list[int] = []
-        for x in tensors if out is None else (*tensors, *_given(out)):
+        for x in tensors if out is None else (*tensors, *_given(out, self._outputs)):
             seen = looks[type(x)](x)
             if seen is None:
                 return None
@@ -105,10 +106,12 @@ class Repeats:
         return (arrays, scalars) if len(arrays) == len(self._tensors) else None
 
 
-def _given(out: Any) -> tuple[Any, ...]:
-    """The arrays of `out`; what cannot be written stands for itself in a tuple, which is no array."""
-    arrays = cast("tuple[Any, ...]", out) if isinstance(out, tuple) else (out,)
-    return tuple(x if writable(x) else () for x in arrays)
+def _given(out: Any, count: int) -> Sequence[Any]:
+    """The arrays of `out`, or something that is no array where they cannot be written, or are not `count`."""
+    arrays = (out,) if count == 1 else cast("tuple[Any, ...]", out)
+    if type(arrays) is tuple and len(arrays) == count and all(map(writable, arrays)):
+        return arrays
+    return (None,)
 
 
 def _meet(reach: Sequence[Reach], addresses: Sequence[int], first: int) -> bool:

@@ -9,7 +9,7 @@ import importlib
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +77,7 @@ def is_current(device: int) -> bool:
 
 
 @contextmanager
-def on(device: int) -> Iterator[None]:
+def on(device: int) -> Generator[None]:
     """Makes a device the current one for a while."""
     runtime, before = cupy().cuda.runtime, current_device()
     runtime.setDevice(

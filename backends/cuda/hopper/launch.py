@@ -76,8 +76,8 @@ class TensorMap:
     def __call__(self, pointer: int) -> None:
         """The map of the tensor at an address."""
         if self._there is not None:
-            status = self._driver.cuTensorMapReplaceAddress(self._there, pointer)
-            if not int(status[0] if isinstance(status, tuple) else status):
+            (status,) = self._driver.cuTensorMapReplaceAddress(self._there, pointer)
+            if not int(status):
                 return
         made = _encoded(self._driver, self._copy, self._view, pointer)
         ctypes.memmove(self._place, made.getPtr(), MAP_BYTES)

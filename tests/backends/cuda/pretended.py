@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cuda import host
-from tilec import glance, gpu, kernel
+from tilec import arrays, glance, gpu, kernel
 from tilec.arrays import Array, numpy_dtype, view
 from tilec.backends.cuda import execute, launch, nvrtc, words
 from tilec.errors import ArgumentError
@@ -88,10 +88,15 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     runtime = SimpleNamespace(getDevice=lambda: 0, setDevice=lambda n: None)
     stream = SimpleNamespace(synchronize=lambda: None)
     cuda = SimpleNamespace(get_current_stream=lambda: stream, runtime=runtime)
+
     def look(x: Any) -> Any:
         address = x.__array_interface__["data"][0]
         return (x.dtype, x.shape, x.strides, address & 15, x.number), address
 
+    def address_of(library: str) -> Any:
+        return lambda x: x.__array_interface__["data"][0]
+
+    monkeypatch.setattr(arrays, "address_of", address_of)
     monkeypatch.setitem(glance.looks, Device, look)
     monkeypatch.setattr(gpu, "view", _see)
     monkeypatch.setattr(gpu, "allocator", allocator)
