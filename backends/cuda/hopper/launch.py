@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilec.backends.cuda import block, launch
+from tilec.backends.cuda import block
 from tilec.backends.cuda.block import MAP_BYTES, Address
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
+from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
@@ -193,26 +193,3 @@ def blocks(source: Launched, sizes: Mapping[str, Number], processors: int) -> in
     for axis, n in s.grid.axes:
         tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)
     return min(tiles, processors)
-
-
-class Launcher:
-    """A loaded kernel alone. Needs CuPy and a GPU of compute capability 9.0."""
-
-    def __init__(self, source: Source, cubin: bytes) -> None:
-        self.source = source
-        self.device = launch.current_device()
-        (self.kernel,) = launch.load(cubin, [(source.name, source.threads, source.shared)])
-
-    def prepare(self, views: Mapping[str, View], sizes: Mapping[str, Number]) -> Any:
-        """A function without arguments that launches the kernel on these tensors, on CuPy's current stream."""
-        from tilec.backends.cuda import words
-
-        places = {name: Address(n) for n, name in enumerate(views)}
-        given = parameters(self.source, views, sizes, places, Address(len(places)))
-        made = block.Block([given])
-        stream = launch.stream("cupy", self.device)
-        made.fill((*(v.pointer for v in views.values()), words.on(self.device).of(stream)[0]))
-        count = blocks(self.source, sizes, launch.processors(self.device))
-        if not count:
-            return lambda: None
-        return lambda: self.kernel(count, made.tables[0], stream)
