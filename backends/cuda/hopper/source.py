@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tilec.backends.cuda.hopper.plan import Plan
@@ -48,7 +49,7 @@ class Launched:
     structure: Structure
     paired: dict[str, tuple[int, int]]
 
-    @property
+    @functools.cached_property
     def watched(self) -> bool:
         """Whether the kernel may ask for another one that is exact about what is absent."""
         return self.structure.watched
