@@ -9,27 +9,58 @@ class Dealing(Roles):
     """Writes how the tiles of the grid are dealt out. A tile is known by its first row, `origin`, and its place on each
     other axis of the grid; `turn` counts the tiles of a block."""
 
+    @property
+    def told(self) -> list[str]:
+        """The variables that all roles hear: where a tile is, and its loops, where no data decides about them."""
+        loops = () if self.s.chosen else range(len(self.s.loops))
+        return [*self.places, *(f"{x}_{k}" for k in loops for x in ("start", "windows"))]
+
     def announce(self) -> None:
         """Says where the tile with the number `tile` is, or that there are no more."""
         out = self.out
-        out.add(f"int {', '.join(f'{x} = -1' for x in self.places)};")
+        out.add(f"int {', '.join(f'{x} = -1' for x in self.told)};")
         with out.block("if (tile < tiles)"):
             self.locate()
+            if not self.s.chosen:
+                saved = dict(self.scope.values)
+                self.scalars(self.bound_roots())
+                self.bounds(declared=True)
+                self.never_none()
+                self.scope.values = saved
         out.add(f"wait({self.barrier('tile_free', '(turn & 1)')}, ((turn >> 1) & 1) ^ 1);")
         with out.block("if (lane == 0)" if self.s.together else ""):
-            for k, x in enumerate(self.places):
+            for k, x in enumerate(self.told):
                 out.add(f"shared_put({self.tile_word(k)}, {x});")
             out.add(f"arrive({self.barrier('tile_full', '(turn & 1)')});")
 
-    def hear(self, places: list[str], alone: bool) -> None:
-        """Hears where the tile is; its `origin` is negative where there are no more. `alone`: one thread of a warp hears."""
-        out = self.out
-        out.add(f"wait({self.barrier('tile_full', '(turn & 1)')}, (turn >> 1) & 1);")
-        for k, x in enumerate(places):
-            word = f"shared_get({self.tile_word(k)})"
-            out.add(f"{x} = {word if alone else f'__shfl_sync(FULL, {word}, 0)'};")
+    def never_none(self) -> None:
+        """A tile without windows gets one in which nothing counts: its first products are issued ahead in any case."""
+        cut = [k for k, loop in enumerate(self.s.loops) if loop.ragged]
+        if cut:
+            none = " + ".join(f"windows_{k}" for k in range(len(self.s.loops)))
+            self.out.add(f"if ({none} == 0) {{ start_{cut[-1]} = 0; windows_{cut[-1]} = 1; }}")
+
+    def hear(self, declared: str, alone: bool) -> None:
+        """Hears what is told. `alone`: one thread of a warp hears."""
+        self.await_tile()
+        self.take_tile(self.told, declared, alone)
+
+    def await_tile(self) -> None:
+        """Waits until a tile is announced."""
+        full = self.barrier("tile_full", "(turn & 1)")
+        self.out.add(f"wait({full}, (turn >> 1) & 1);")
+
+    def take_tile(self, variables: list[str], declared: str, alone: bool) -> None:
+        """Reads what is told; the room is free for another tile then."""
+        for x in variables:
+            self.out.add(f"{declared}{x} = {self.heard(x, alone)};")
         lone = "" if alone else "if (lane == 0) "
-        out.add(f"{lone}arrive({self.barrier('tile_free', '(turn & 1)')});")
+        self.out.add(f"{lone}arrive({self.barrier('tile_free', '(turn & 1)')});")
+
+    def heard(self, x: str, alone: bool) -> str:
+        """What is told of a variable."""
+        word = f"shared_get({self.tile_word(self.told.index(x))})"
+        return word if alone else f"__shfl_sync(FULL, {word}, 0)"
 
     def tile_word(self, k: int) -> str:
         """Where the `k`th place is told."""

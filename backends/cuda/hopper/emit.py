@@ -16,11 +16,12 @@ from tilec.backends.cuda.hopper.plan import (
     Acquire,
     Advance,
     Compute,
-    End,
     First,
     Hear,
     Issue,
+    Leave,
     Loop,
+    More,
     Next,
     Plan,
     Query,
@@ -29,13 +30,12 @@ from tilec.backends.cuda.hopper.plan import (
     Step,
     Stream,
     Turn,
-    announcing,
-    ending,
     padded,
     split,
 )
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import Parameter, Source
+from tilec.backends.cuda.hopper.structure import Tile
 from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.dataflow import names_in
@@ -49,9 +49,6 @@ def emit(plan: Plan) -> Source:
 
 class _Kernel(Loading):
     """Writes the whole text, and the computing warpgroups."""
-
-    following: list[str]
-    """The variables that say where the next tile is."""
 
     def source(self) -> Source:
         body = self.out
@@ -160,14 +157,18 @@ class _Kernel(Loading):
                 f"if (w == {c.warpgroups - 1}) named_arrive(1, 256);   // the first turn is that of warpgroup 0"
             )
         out.add("int turn = 0;")
+        if s.chosen:
+            out.add("int word;")
         self.name_places()
-        self.hear([f"int {x}" for x in self.places], alone=False)
+        self.hear("int ", alone=False)
+        for step in self.plan.begin:
+            self.step(step)
         with out.block("while (origin >= 0)"):
-            self.following = [self.names.fresh(f"next_{x}") for x in self.places]
-            out.add(f"int {', '.join(self.following)};")
             self.compute_tile()
-            pairs = zip(self.places, self.following, strict=True)
-            out.add(" ".join(f"{x} = {y};" for x, y in pairs))
+            out.add("origin = next_origin;")
+            self.take_tile(self.told[1:], "", alone=False)
+        if self.plan.chained:
+            self.step(Settle(0, ("heads",)))
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
@@ -181,47 +182,36 @@ class _Kernel(Loading):
         out.add(
             f"int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
         )
-        needed = set[str]() if s.chosen else self.bound_roots()
+        needed = set[str]()
         for b in s.blocks:
             needed |= {x for op in walk(b.middle) for x in names_in(operands(op))}
         needed |= {x for op in s.epilogue for x in names_in(operands(op))}
         self.scalars(needed)
-        if not s.chosen:
-            self.bounds()
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width:
                 out.add(f"clear({name});")
             else:
                 init = self.scope.operand(x.init, "row").real().text
                 out.add(f"float {name}[2]; ROWS {name}[r] = {init};")
-        if s.chosen:
-            out.add("int word;")
-            self.step(announcing(s))
-            some = "word >= 0"
-        else:
-            some = " + ".join(f"windows_{k}" for k in range(len(s.blocks))) + " > 0"
+        if not s.chosen:
             out.add("int " + ", ".join(f"begin_{k} = 0" for k in range(len(s.blocks))) + ";")
-        with out.block(f"if ({some})"):
-            for step in self.plan.steps:
-                self.step(step)
-        with out.block("else"):
-            for step in (Query(True), Query(False), Next()):
-                self.step(step)
-        if s.chosen:
-            self.step(ending(s))
-        BulkEpilogue(self.scope, self.plan, self.registers, self.maps).write()
+        for step in self.plan.steps:
+            self.step(step)
 
     def step(self, step: Step) -> None:
         """One step of the plan."""
         out = self.out
         match step:
             case Query(begin=True):
-                out.add(f"wait({self.barrier('query_full', 'w')}, turn & 1);")
+                place, parity = self.queries("w")
+                out.add(f"wait({self.barrier('query_full', place)}, {parity});")
             case Query():
-                out.add(f"if (lane == 0) arrive({self.barrier('query_free', 'w')});")
+                place, _ = self.queries("w")
+                out.add(f"if (lane == 0) arrive({self.barrier('query_free', place)});")
             case Next():
                 out.add("turn++;")
-                self.hear(self.following, alone=False)
+                self.await_tile()
+                out.add(f"const int next_origin = {self.heard('origin', alone=False)};")
             case Acquire():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
                 out.add(
@@ -259,12 +249,12 @@ class _Kernel(Loading):
                 out.add(f"word = __shfl_sync(FULL, shared_get({self.word(cursor)}), 0);")
             case Stream():
                 self.stream(step)
-            case End():
-                cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
-                out.add(
-                    f"if (lane == 0) arrive({self.barrier(step.ring + '_free', cursor + '.stage')});"
-                )
-                out.add(f"{step.ring}_ahead.step();" + (f" {cursor}.step();" if step.late else ""))
+            case More():
+                with out.block("if (next_origin >= 0)"):
+                    for inner in step.steps:
+                        self.step(inner)
+            case Leave():
+                BulkEpilogue(self.scope, self.plan, self.registers, self.maps).write()
             case Loop():
                 out.add("#pragma unroll 1")
                 with out.block(f"for (int n = begin_{step.block}; n < windows_{step.block}; n++)"):
@@ -294,11 +284,10 @@ class _Kernel(Loading):
         return f"(word & {(1 << self.bits) - 1}) == {k}"
 
     def stream(self, step: Stream) -> None:
-        """The windows after the first one, until the word that there are no more."""
+        """The windows after the first one, until one that is the last."""
         self.out.add("#pragma unroll 1")
-        with self.out.block("while (true)"):
+        with self.out.block(f"while (!(word & {1 << self.bits}))"):
             self.step(step.hear)
-            self.out.add("if (word < 0) break;")
             last = len(step.blocks) - 1
             for k, steps in enumerate(step.blocks):
                 head = "if" if k == 0 else "else if"
@@ -310,7 +299,7 @@ class _Kernel(Loading):
     def window(self, block: int, n: str) -> None:
         """Where the window is, and where this thread's columns in it are."""
         s = self.s
-        at = f"word >> {self.bits}" if s.chosen else s.at(block, n)
+        at = f"(int)((u32)word >> {self.bits + 1})" if s.chosen else s.at(block, n)
         self.out.add(
             f"const int window = {at}, stream_lane = window + 2 * (lane & 3);   // {s.stream}"
         )
@@ -359,10 +348,16 @@ class _Kernel(Loading):
                 stage = f"(u64)({x.key.name}_ahead.stage * {x.key.bytes >> 4})"
                 out.add(
                     f"rows_by_rows_{x.key.dtype}<{steps}, {ROWS * 128}, {x.key.rows * 128}, {str(n > 0).lower()}>"
-                    f"({array}, {x.query.name}_rows, {x.key.name}_rows + {stage});"
+                    f"({array}, {x.query.name}_rows{self.row_buffer(x.query)}, {x.key.name}_rows + {stage});"
                     f"   // {x.name} = contract({x.query.name}, {x.key.name}, over={x.key.feature})"
                 )
         out.add("group_commit();")
+
+    def row_buffer(self, t: Tile) -> str:
+        """From a descriptor of rows to that of this turn."""
+        if not self.plan.chained:
+            return ""
+        return f" + (u64)((turn & 1) * {self.plan.rooms[t.name].bytes * self.schedule.warpgroups >> 4})"
 
     def issue_tails(self) -> None:
         """O += P V."""

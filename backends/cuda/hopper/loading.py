@@ -36,7 +36,7 @@ class Loading(Dealing):
                     if k == 0:
                         self.announce()
                     else:
-                        self.hear([f"const int {x}" for x in self.places], alone=not together)
+                        self.hear("const int ", alone=not together)
                     out.add("if (origin < 0) break;")
                     self.load_tile(tiles)
                     if k == 0:
@@ -44,31 +44,41 @@ class Loading(Dealing):
             self.scope.values = dict(saved)
 
     def load_tile(self, tiles: tuple[Tile, ...]) -> None:
-        out = self.out
         streamed = [t for t in tiles if t.axis == self.s.stream]
         coordinates = {x for t in tiles for x in names_in(t.index)}
         if not streamed:
             self.scalars(coordinates)
-            lone = "if (lane == 0) " if self.s.together else ""
-            with out.block(f"{lone}for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
-                out.add(f"wait({self.barrier('query_free', 'w')}, (turn & 1) ^ 1);")
-                total = sum(self.plan.rooms[t.name].bytes for t in tiles)
-                out.add(f"expect({self.barrier('query_full', 'w')}, {total});")
-                for t in tiles:
-                    self.copy(
-                        t,
-                        f"{self.address(t.name)} + w * {self.plan.rooms[t.name].bytes}",
-                        self.barrier("query_full", "w"),
-                        "origin + w * 64",
-                        ROWS,
-                    )
-            return
-        self.scalars(coordinates | self.bound_roots() | self.test_roots())
-        self.bounds()
+            self.load_rows(tiles)
+        elif self.s.chosen:
+            self.scalars(coordinates | self.bound_roots() | self.test_roots())
+            self.bounds()
+            self.load_chosen(streamed)
+        else:
+            self.scalars(coordinates)
+            self.load_windows(streamed)
+
+    def load_rows(self, tiles: tuple[Tile, ...]) -> None:
+        """The tile's rows, for each warpgroup its own."""
+        out, groups = self.out, self.schedule.warpgroups
+        lone = "if (lane == 0) " if self.s.together else ""
+        with out.block(f"{lone}for (int w = 0; w < {groups}; w++)"):
+            place, parity = self.queries("w")
+            out.add(f"wait({self.barrier('query_free', place)}, {parity} ^ 1);")
+            total = sum(self.plan.rooms[t.name].bytes for t in tiles)
+            out.add(f"expect({self.barrier('query_full', place)}, {total});")
+            for t in tiles:
+                self.copy(
+                    t,
+                    f"{self.address(t.name)} + {place} * {self.plan.rooms[t.name].bytes}",
+                    self.barrier("query_full", place),
+                    "origin + w * 64",
+                    ROWS,
+                )
+
+    def load_windows(self, streamed: list[Tile]) -> None:
+        """The windows of all loops."""
+        out = self.out
         for k in self.s.order:
-            if self.s.chosen:
-                self.tested(k, streamed)
-                continue
             out.add("#pragma unroll 1")
             with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
                 out.add(f"const int window = {self.s.at(k, 'n')};")
@@ -76,8 +86,27 @@ class Loading(Dealing):
                     with out.block("if (lane == 0)" if self.s.together else ""):
                         self.window_in(t, None)
                     out.add(f"{t.name}_next.step();")
-        if self.s.chosen and any(t.name == announcing(self.s).ring for t in streamed):
-            self.last_word(announcing(self.s).ring)
+
+    def load_chosen(self, streamed: list[Tile]) -> None:
+        """The windows that count. One is copied when it is known whether it is the last."""
+        out, s = self.out, self.s
+        out.add("int held = -1;")
+        with out.block("const auto send = [&](u32 last)", "};"):
+            out.add(f"const int window = held >> {self.bits};")
+            with out.block("if (lane == 0)"):
+                for t in streamed:
+                    heard = t.name == announcing(s).ring
+                    mask = (1 << self.bits) - 1
+                    word = f"(u32)window << {self.bits + 1} | last << {self.bits} | (held & {mask})"
+                    self.window_in(t, f"(int)({word})" if heard else None)
+            for t in streamed:
+                out.add(f"{t.name}_next.step();")
+        for k in s.order:
+            self.tested(k)
+        out.add(
+            f"if (held < 0) held = {len(s.blocks) - 1};   // nothing counts, which the block sees"
+        )
+        out.add("send(1);")
 
     def window_in(self, t: Tile, word: str | None) -> None:
         """The copy of a window into the next stage, with word of what it is."""
@@ -89,10 +118,15 @@ class Loading(Dealing):
         self.out.add(f"expect({full}, {t.bytes});")
         self.copy(t, f"{self.address(t.name)} + {cursor}.stage * {t.bytes}", full, "window", t.rows)
 
-    def tested(self, k: int, streamed: list[Tile]) -> None:
-        """The windows of a loop that count: each thread of the warp tests one of 32, then they are copied in order."""
+    def tested(self, k: int) -> None:
+        """The windows of a loop: each thread of the warp tests one of 32, then those that count are sent in order."""
         out, s = self.out, self.s
-        with out.block(f"for (int first = 0; first < windows_{k}; first += 32)"):
+        loop = f"for (int first = 0; first < windows_{k}; first += 32)"
+        next_one, taken = "__ffs(left) - 1", "left &= left - 1"
+        if s.descending:
+            loop = f"for (int first = (windows_{k} - 1) / 32 * 32; first >= 0; first -= 32)"
+            next_one, taken = "31 - __clz(left)", "left ^= 1u << from"
+        with out.block(loop):
             out.add("int block = -1;")
             saved = dict(self.scope.values)
             with out.block(f"if (first + lane < windows_{k})"):
@@ -107,30 +141,13 @@ class Loading(Dealing):
                         ]
                         out.add(f"if ({' && '.join(parts) or 'true'}) block = {n};")
             self.scope.values = saved
-            with out.block(
-                "for (u32 left = __ballot_sync(FULL, block >= 0); left; left &= left - 1)"
-            ):
+            with out.block("for (u32 left = __ballot_sync(FULL, block >= 0); left;)"):
+                out.add(f"const int from = {next_one}, chosen = __shfl_sync(FULL, block, from);")
+                out.add(f"{taken};")
+                out.add("if (held >= 0) send(0);")
                 out.add(
-                    "const int from = __ffs(left) - 1, chosen = __shfl_sync(FULL, block, from);"
+                    f"held = (start_{k} + (first + from) * {s.columns}) << {self.bits} | chosen;"
                 )
-                out.add(f"const int window = start_{k} + (first + from) * {s.columns};")
-                with out.block("if (lane == 0)"):
-                    for t in streamed:
-                        heard = t.name == announcing(s).ring
-                        self.window_in(t, f"window << {self.bits} | chosen" if heard else None)
-                for t in streamed:
-                    out.add(f"{t.name}_next.step();")
-
-    def last_word(self, ring: str) -> None:
-        """A stage without a copy, which says that the tile is at its end."""
-        cursor = f"{ring}_next"
-        with self.out.block("if (lane == 0)"):
-            self.out.add(
-                f"wait({self.barrier(ring + '_free', cursor + '.stage')}, {cursor}.parity);"
-            )
-            self.out.add(f"shared_put({self.word(cursor)}, -1);")
-            self.out.add(f"arrive({self.barrier(ring + '_full', cursor + '.stage')});")
-        self.out.add(f"{cursor}.step();")
 
     def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
         """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""

@@ -8,6 +8,9 @@ reads what has not arrived, and that none overwrites what is still being read.
       copy k(n)                           acquire v(n-1); issue o += p · v(n-1); commit
                                           settle all but one; release k(n); compute on s …
                                           settle all; release v(n-1); compute on s and o; p is ready
+
+Tiles are *chained* where there is room for the rows of two: a tile's last tails are issued with the first heads of the next
+one, which are under way while the outputs leave.
 """
 
 from __future__ import annotations
@@ -97,18 +100,11 @@ class Hear:
 
 @dataclass(frozen=True)
 class Stream:
-    """The other windows of a tile in the order in which they are announced, each with the steps of its block."""
+    """The other windows of a tile in the order in which they are announced, each with the steps of its block, up to the one
+    that is announced as the last."""
 
     hear: Hear
     blocks: tuple[tuple[Step, ...], ...]
-
-
-@dataclass(frozen=True)
-class End:
-    """Gives back the stage that says that the tile has no more windows."""
-
-    ring: str
-    late: bool
 
 
 @dataclass(frozen=True)
@@ -131,6 +127,18 @@ class Next:
     """Hears which tile comes next."""
 
 
+@dataclass(frozen=True)
+class More:
+    """Steps that are taken where there is a next tile."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The epilogue: the outputs of the tile."""
+
+
 Step: TypeAlias = Union[
     Acquire,
     Issue,
@@ -142,10 +150,11 @@ Step: TypeAlias = Union[
     First,
     Hear,
     Stream,
-    End,
     Loop,
     Query,
     Next,
+    More,
+    Leave,
 ]
 
 
@@ -164,13 +173,15 @@ class Room:
 
 @dataclass(frozen=True)
 class Plan:
-    """A grid on its way to CUDA."""
+    """A grid on its way to CUDA. `steps` are those of a tile; `begin` is before the first one. `chained`: see above."""
 
     structure: Structure
     schedule: Schedule
+    chained: bool
     rooms: dict[str, Room]
     barriers: dict[str, tuple[int, int, int]]
     shared: int
+    begin: tuple[Step, ...]
     steps: tuple[Step, ...]
     loaders: tuple[tuple[Tile, ...], ...]
 
@@ -207,16 +218,18 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
         )
-    rooms, barriers, shared = _memory(s, schedule)
+    chained = _memory(s, schedule, True)[2] <= SHARED
+    rooms, barriers, shared = _memory(s, schedule, chained)
     if shared > SHARED:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {SHARED:,}")
-    return Plan(s, schedule, rooms, barriers, shared, _steps(s, schedule), _loaders(s))
+    begin, steps = _steps(s, schedule, chained)
+    return Plan(s, schedule, chained, rooms, barriers, shared, begin, steps, _loaders(s))
 
 
 def memory_bytes(s: Structure, schedule: Schedule) -> int:
-    """The shared memory of a schedule, in bytes."""
+    """The shared memory that a schedule needs, in bytes."""
     rings = tuple(replace(t, rows=schedule.columns) for t in s.rings)
-    return _memory(replace(s, rings=rings), schedule)[2]
+    return _memory(replace(s, rings=rings), schedule, False)[2]
 
 
 RESERVE = 24
@@ -224,7 +237,7 @@ RESERVE = 24
 
 
 def _memory(
-    s: Structure, schedule: Schedule
+    s: Structure, schedule: Schedule, chained: bool
 ) -> tuple[dict[str, Room], dict[str, tuple[int, int, int]], int]:
     rooms: dict[str, Room] = {}
     at = 0
@@ -235,8 +248,9 @@ def _memory(
         at += bytes * count
 
     groups = schedule.warpgroups
+    queries = groups * (2 if chained else 1)
     for q in s.queries:
-        room(q.name, q.slabs * ROWS * 128, groups)
+        room(q.name, q.slabs * ROWS * 128, queries)
     for t in s.rings:
         room(t.name, t.bytes, schedule.stages)
     if schedule.store == "tma":
@@ -248,8 +262,8 @@ def _memory(
         barriers[name] = (at, count, copies)
         at += 8 * copies
 
-    barrier("query_full", 1, groups)
-    barrier("query_free", 4, groups)
+    barrier("query_full", 1, queries)
+    barrier("query_free", 4, queries)
     for t in s.rings:
         barrier(f"{t.name}_full", 1, schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)
@@ -258,7 +272,7 @@ def _memory(
     at = -(-at // 8) * 8
     barrier("tile_full", 1, 2)
     barrier("tile_free", 4 * groups + len(_loaders(s)) - 1, 2)
-    room("tile", 4 * len(s.grid.axes), 2)
+    room("tile", 4 * (len(s.grid.axes) + (0 if s.chosen else 2 * len(s.loops))), 2)
     return rooms, barriers, at
 
 
@@ -273,7 +287,10 @@ def _loaders(s: Structure) -> tuple[tuple[Tile, ...], ...]:
 # ---- the program of a computing warpgroup
 
 
-def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
+def _steps(
+    s: Structure, schedule: Schedule, chained: bool
+) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """What is done before the first tile, and for each tile."""
     block = s.blocks[0]
     ahead = _rings(h.key for h in block.heads)
     behind = _rings(t.value for t in block.tails)
@@ -281,21 +298,18 @@ def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
     heads: list[Step] = [*(Acquire(r) for r in ahead)]
     free_heads: list[Step] = [Advance(r) if r in both else Release(r) for r in ahead]
     free_tails: list[Step] = [Release(r, late=True) for r in behind]
-    tails: list[Step] = [*(Acquire(r, late=True) for r in behind if r not in both), Issue("tails")]
+    values: list[Step] = [Acquire(r, late=True) for r in behind if r not in both]
     turn: list[Step] = [Turn(True)] if schedule.pingpong else []
     pass_on: list[Step] = [Turn(False)] if schedule.pingpong else []
     if s.chosen:
         heads = heads[1:]  # the one that is heard of
-    first = First(
-        (Query(True), *heads, Issue("heads"), Settle(0, ("heads",)), *free_heads),
-        tuple((Compute(k, "all", True),) for k in range(len(s.blocks))),
-    )
     windows = tuple(
         (
             *heads,
             *turn,
             Issue("heads"),
-            *tails,
+            *values,
+            Issue("tails"),
             *pass_on,
             Settle(1, ("heads",)),
             *free_heads,
@@ -306,21 +320,27 @@ def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
         )
         for k in range(len(s.blocks))
     )
-    rest = (Query(False), *tails, Next(), Settle(0, ("tails",)), *free_tails)
     if s.chosen:
-        return (first, Stream(Hear(ahead[0]), windows), *rest)
-    return (first, *(Loop(k, windows[k]) for k in s.order), *rest)
+        hear = Hear(ahead[0])
+        heads = [hear, *heads]
+        rest: tuple[Step, ...] = (Stream(hear, windows),)
+    else:
+        rest = tuple(Loop(k, windows[k]) for k in s.order)
+    began = (Query(True), *heads, Issue("heads"))
+    settled = (Settle(0, ("heads",)), *free_heads)
+    first = tuple((Compute(k, "all", True),) for k in range(len(s.blocks)))
+    if chained:
+        more = More((Query(True), *heads))
+        issue = (*values, more, *turn, Issue("tails"), Issue("heads"), *pass_on)
+        left = (Query(False), Next(), *issue, Settle(1, ("tails",)), *free_tails, Leave())
+        return began, (First(settled, first), *rest, *left)
+    left = (Query(False), *values, Issue("tails"), Next(), Settle(0, ("tails",)), *free_tails)
+    return (), (First((*began, *settled), first), *rest, *left, Leave())
 
 
 def announcing(s: Structure) -> Hear:
     """The ring whose stages come with word of the window that they belong to."""
     return Hear(s.blocks[0].heads[0].key.name)
-
-
-def ending(s: Structure) -> End:
-    """What follows the last window: its ring may be read by the tails, too."""
-    ring = announcing(s).ring
-    return End(ring, ring in {t.value.name for t in s.blocks[0].tails})
 
 
 def _rings(tiles: Iterable[Tile]) -> list[str]:
@@ -378,8 +398,9 @@ def show(plan: Plan) -> str:
         *(f"    warp {k}: {', '.join(t.name for t in w)}" for k, w in enumerate(plan.loaders)),
         f"  role compute ({c.warpgroups} warpgroups, {high} registers, {plan.fragments} hold tiles)",
     ]
-    for step in plan.steps:
-        lines += ["    " + line for line in _show(plan, step)]
+    lines += ["    " + line for step in plan.begin for line in _show(plan, step)]
+    lines.append("    a tile")
+    lines += ["      " + line for step in plan.steps for line in _show(plan, step)]
     return "\n".join(lines) + "\n"
 
 
@@ -403,8 +424,11 @@ def _show(plan: Plan, step: Step) -> list[str]:
                 "windows as they are announced",
                 *("  " + x for x in (*_show(plan, step.hear), *inner)),
             ]
-        case End():
-            return [f"release {step.ring}, which ends the tile"]
+        case More():
+            inner = [x for y in step.steps for x in _show(plan, y)]
+            return ["if there is a next tile", *("  " + x for x in inner)]
+        case Leave():
+            return ["the outputs leave"]
         case Compute():
             return [f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"]
         case Issue():

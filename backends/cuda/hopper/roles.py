@@ -105,17 +105,17 @@ class Places:
         below = backward(names & set(cut), defs)
         return {x for n in below for x in names_in(operands(defs[n])) if self.scope.axes(x) == ()}
 
-    def bounds(self) -> None:
+    def bounds(self, declared: bool = False) -> None:
         """For each loop its first position and its number of windows."""
-        n = self.s.columns
+        n, const = self.s.columns, "" if declared else "const int "
         for k, loop in enumerate(self.s.loops):
             start = self.scope.operand(0 if loop.start is None else loop.start, None)
             stop = self.scope.extent(self.s.stream)
             if loop.stop is not None:
                 stop = self.scope.operand(loop.stop, None)
-            self.out.add(f"const int start_{k} = (int)({start.text});")
+            self.out.add(f"{const}start_{k} = (int)({start.text});")
             self.out.add(
-                f"const int windows_{k} = ((int)greatest<i64>(0, {stop.text} - start_{k}) + {n - 1}) / {n};"
+                f"{const}windows_{k} = ((int)greatest<i64>(0, {stop.text} - start_{k}) + {n - 1}) / {n};"
             )
 
     def bound_roots(self) -> set[str]:
@@ -128,7 +128,7 @@ class Places:
 
     @property
     def bits(self) -> int:
-        """The bits of a word that say which block it is."""
+        """The bits of a word that say which block it is; the next one says whether it is the tile's last."""
         return 2 if len(self.s.blocks) <= 4 else 3
 
 
@@ -146,6 +146,12 @@ class Roles(Places):
     def barrier(self, name: str, index: str) -> str:
         """The address of a barrier."""
         return f"shared + {self.plan.barriers[name][0]} + 8 * {index}"
+
+    def queries(self, group: str) -> tuple[str, str]:
+        """Which buffer of rows a warpgroup has in this turn, and the parity of its barriers."""
+        if not self.plan.chained:
+            return group, "(turn & 1)"
+        return f"((turn & 1) * {self.schedule.warpgroups} + {group})", "((turn >> 1) & 1)"
 
     def word(self, cursor: str) -> str:
         """Where the word of a stage is."""

@@ -144,9 +144,9 @@ def default(width: int, values: int, length: int, uneven: bool) -> Schedule:
     if width <= 64:
         if uneven and length <= 1024:
             return Schedule(2, 128, order=order, section=16)
-        if uneven or length <= 1024:
+        if length <= 1024:
             return Schedule(4, 64, order=order, section=16)
-        return Schedule(3, 128, order=order)
+        return Schedule(3, 128, order=order, section=16)
     if width <= 128:
         return Schedule(2, 128, order=order)
     if width <= 192 and values <= 128:

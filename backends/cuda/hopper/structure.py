@@ -10,11 +10,9 @@ and everything else is pointwise, per row, per column or scalar, or a reduction 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilec.dataflow import backward, definitions, uses
-from tilec.dtypes import kind
 from tilec.ir import (
     ABSENT,
     Body,
@@ -163,42 +161,18 @@ class Structure:
 
     @property
     def descending(self) -> bool:
-        """Whether the windows are taken from the last to the first.
+        """Whether the windows are taken from the last to the first: where they end at the rows.
 
-        Where a score grows with its position up to an end that depends on the row (distances do), the first window then
-        holds the row's maximum, and the later ones leave it: reductions have no order.
+        The first window then holds something that counts for each row, and a maximum that the later ones mostly leave where
+        scores grow towards the row: reductions have no order.
         """
         defs = definitions([*self.top, *self.prologue])
-        bounded = any(
+        return any(
             isinstance(op, Edge) and op.axis == self.row and op.which == "last"
             for f in self.loops
             if isinstance(f.stop, str)
             for x in backward([f.stop], defs)
             if (op := defs.get(x)) is not None
-        )
-        return not self.chosen and bounded and any(self.sloped(b) for b in self.blocks)
-
-    def sloped(self, b: Block) -> bool:
-        """Whether an element is computed from its position, not only masked by it."""
-        defs = {v.name: op for op in walk(b.middle) for v in op.results}
-        return any(
-            kind(op.result.type.dtype) == "float"
-            and any(self.is_position(x, defs) for x in operands(op))
-            for op in defs.values()
-            if isinstance(op, (Map, Cast))
-        )
-
-    def is_position(self, x: Operand, defs: Mapping[str, Op]) -> bool:
-        """Whether an operand is an integer that depends on the position along the stream."""
-        if not isinstance(x, str):
-            return False
-        if x == self.stream:
-            return True
-        op = defs.get(x)
-        return (
-            isinstance(op, Map)
-            and self.stream in op.result.type.axes
-            and kind(op.result.type.dtype) == "int"
         )
 
     def at(self, loop: int, n: str) -> str:

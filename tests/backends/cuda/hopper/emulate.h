@@ -109,6 +109,7 @@ inline u32 __ballot_sync(u32, bool x) {
 }
 inline void __syncwarp() { meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp"); }
 inline int __ffs(u32 x) { return __builtin_ffs((int)x); }
+inline int __clz(u32 x) { return x ? __builtin_clz(x) : 32; }
 inline void __syncthreads() { meet(block_meet, (int)fibers.size(), threadIdx.x, 0, "syncthreads"); }
 inline u32 atomicAdd(u32* p, u32 n) { const u32 old = *p; *p += n; return old; }
 

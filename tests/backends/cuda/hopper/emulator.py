@@ -94,6 +94,11 @@ def translate(source: Source) -> str:
     kernel = kernel.replace("extern __shared__ __align__(1024) unsigned char memory[];", "")
     # stage offsets are in descriptor units of 16 bytes
     kernel = re.sub(
+        r"\(u64\)\(\(turn & 1\) \* (\d+)\)",
+        lambda m: f"(u64)((turn & 1) * {int(m[1]) * 16})",
+        kernel,
+    )
+    kernel = re.sub(
         r"_(rows|columns) \+ \(u64\)\((\w+\.stage) \* (\d+)\)",
         lambda m: f"_{m[1]} + (u64)({m[2]} * {int(m[3]) * 16})",
         kernel,

@@ -95,14 +95,42 @@ def test_scores(score: str) -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
-def test_sloped_scores_begin_at_the_end_of_a_row() -> None:
-    for name, order in (("alibi", True), ("causal", False)):
+def test_what_ends_at_the_rows_begins_there() -> None:
+    for name, order in (("alibi", True), ("document", True), ("naive", False)):
         kernel = tilec.load(EXAMPLES / f"{name}.tile")
         sizes = {d: kernel._source.sizes[d] for d in kernel.dims}
         _, sources = running.tiles(kernel, "bf16", sizes)
-        structure = sources[0].plan.structure
+        structure = next(iter(sources.values())).plan.structure
         assert structure.descending == order
         assert structure.order == ((1, 0) if order else (0, 1))
+
+
+def test_rows_without_windows() -> None:
+    sizes = {"B": 1, "H": 2, "M": 300, "N": 40, "D": 16, "E": 16}
+    kernel, arrays = prepared("causal", "bf16", sizes)
+    got = running.run(kernel, arrays, "bf16", sizes, columns=32, processors=1)
+    assert not got["O"][..., :256, :].any()
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+OTHERS = """
+kernel others(Q[N, D], K[N, D], V[N, E], a: i32[N], b: i32[N]) -> O[i, e]:
+    S = sum[d](Q[i, d] * K[j, d])
+    O = sum[j](softmax[j](S if a[i] == b[j] else -inf) * V[j, e])
+"""
+
+
+def test_rows_whose_windows_data_leaves_out() -> None:
+    kernel = tilec.compile(OTHERS)
+    random = np.random.default_rng(3)
+    arrays: dict[str, Any] = {n: random.standard_normal((400, 16)).astype("f2") for n in "QKV"}
+    arrays["a"] = np.repeat(np.array([5, 1, 2, 9], "i4"), 100)
+    arrays["b"] = np.repeat(np.array([0, 1, 1, 2], "i4"), 100)
+    sizes = {"N": 400, "D": 16, "E": 16}
+    got = running.run(kernel, arrays, "f16", sizes, columns=32, processors=1)
+    assert not got["O"][:100].any()
+    assert not got["O"][300:].any()
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
 def test_growing_maxima_take_the_exact_block() -> None:
@@ -138,7 +166,7 @@ def without(unwanted: Callable[[Any], bool], steps: Steps) -> Steps:
 
 def inside(unwanted: Callable[[Any], bool], s: Any) -> Any:
     """A step without some of those inside it."""
-    if isinstance(s, plans.Loop):
+    if isinstance(s, (plans.Loop, plans.More)):
         return dataclasses.replace(s, steps=without(unwanted, s.steps))
     if isinstance(s, plans.First):
         return dataclasses.replace(s, shared=without(unwanted, s.shared))
@@ -162,7 +190,10 @@ def test_mistakes_in_a_plan_are_noticed(mistake: str) -> None:
     kernel, arrays = prepared("naive", "bf16", sizes)
     _, sources = running.tiles(kernel, "bf16", sizes, columns=16)
     plan = sources[0].plan
-    broken = dataclasses.replace(plan, steps=without(BROKEN[mistake], plan.steps))
+    mistaken = BROKEN[mistake]
+    broken = dataclasses.replace(
+        plan, begin=without(mistaken, plan.begin), steps=without(mistaken, plan.steps)
+    )
     assert broken != plan
     memory = {**arrays, "O": np.zeros((1, 3, 64, 16), arrays["V"].dtype)}
     for seed in range(20):
