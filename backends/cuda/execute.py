@@ -25,8 +25,8 @@ RESIDENT = 4
 ALIGN = 256
 REMEMBERED = 64
 """How many different calls (layouts, scalars, addresses) a kernel remembers."""
-SHORT = 1024
-"""The default schedule of the fast emitter is one for sizes up to this, and another one beyond."""
+SHORT = (64, 1024)
+"""Where the default schedule of the fast emitters may change: it is one for all sizes up to a number, another one beyond."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Executable:
 
         fixed = self.online.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
-        key = tuple(n if d in self.static else n <= SHORT for d, n in sizes.items())
+        key = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
         if key not in self.quick:
             self.quick[key] = fast(replace(self.online, sizes=sizes))
         code = self.quick[key]
@@ -228,6 +228,11 @@ class Executable:
                 )
             self.loaded[key] = _load(device, code)
         return self.loaded[key]
+
+
+def size_class(n: int) -> int:
+    """Which of the numbers of `SHORT` a size is beyond."""
+    return sum(n > x for x in SHORT)
 
 
 def _buffers(code: Code, known: Mapping[str, Number]) -> dict[str, Array]:

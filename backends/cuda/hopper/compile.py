@@ -106,8 +106,9 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
 
     width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
     length = int(evaluate(s.kernel.extents[s.stream], sizes))
+    rows = int(evaluate(s.kernel.extents[s.row], sizes))
     values = sum(x.width for x in s.slots)
-    schedule = default(width, values, length, uneven(s))
+    schedule = default(width, values, length, rows, uneven(s))
     if s.together:
         schedule = replace(schedule, loader=40)
     if s.loops[0].tile is None:
@@ -117,7 +118,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
             plans.fragment_registers(replace(s, columns=schedule.columns)) + plans.RESERVE
             <= schedule.registers[1]
         )
-        if fits and plans.memory_bytes(s, schedule) <= plans.SHARED:
+        if fits and plans.memory_bytes(s, schedule) <= schedule.shared:
             break
         schedule = replace(schedule, columns=schedule.columns // 2)
     return schedule

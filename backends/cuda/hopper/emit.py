@@ -65,9 +65,8 @@ class _Kernel(Loading):
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
         head.add(instructions(self.s))
         args = ",\n    ".join(f"{p.ctype} {p.name}" for p in parameters)
-        head.add(
-            f'extern "C" __global__ void __launch_bounds__({self.schedule.threads}, 1) {name}(\n    {args}) {{'
-        )
+        bounds = f"__launch_bounds__({self.schedule.threads}, {self.schedule.blocks})"
+        head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
         text = str(head) + str(body) + "}\n"
         return Source(
             name,
@@ -100,6 +99,7 @@ class _Kernel(Loading):
             for a in self.kernel.arguments.values()
         ]
         if self.schedule.order == "longest":
+            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
             out.append(Parameter("counter", "counter", "u32* __restrict__"))
         if self.s.watched:
             out.append(Parameter("redo", "redo", "u32* __restrict__"))
@@ -152,7 +152,7 @@ class _Kernel(Loading):
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width:
                 out.add(f"float {name}[{padded(x.width) // 2}];")
-        if c.pingpong:
+        if c.turns:
             out.add(
                 f"if (w == {c.warpgroups - 1}) named_arrive(1, 256);   // the first turn is that of warpgroup 0"
             )

@@ -7,6 +7,7 @@ comparisons and conversions cost one instruction per element.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -57,6 +58,41 @@ class Line:
         return Line(f"(-{self.column})", self.slope, f"(-{self.rest})", product)
 
 
+@dataclass(frozen=True)
+class Span:
+    """A condition as the columns from each of `low` up to each of `high`, where `others` hold, too. `low` and `high` do not
+    change along a row."""
+
+    low: tuple[str, ...] = ()
+    high: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    def both(self, other: Span) -> Span:
+        """Where both conditions hold."""
+        parts = ((getattr(self, n), getattr(other, n)) for n in ("low", "high", "others"))
+        return Span(*(tuple(dict.fromkeys(a + b)) for a, b in parts))
+
+    def either(self, other: Span) -> Span | None:
+        """Where one of two conditions holds; None where that is not one stretch that is open on the same side."""
+        if self.others or other.others:
+            return None
+        if not self.low and not other.low:
+            return Span(high=(f"greatest<int>({least(self.high)}, {least(other.high)})",))
+        if not self.high and not other.high:
+            return Span(low=(f"least<int>({greatest(self.low)}, {greatest(other.low)})",))
+        return None
+
+
+def least(texts: tuple[str, ...]) -> str:
+    """The least of some integers."""
+    return functools.reduce(lambda a, b: f"least<int>({a}, {b})", texts)
+
+
+def greatest(texts: tuple[str, ...]) -> str:
+    """The greatest of some integers."""
+    return functools.reduce(lambda a, b: f"greatest<int>({a}, {b})", texts)
+
+
 def _signed(fn: str, product: tuple[str, str]) -> tuple[str, str]:
     return product if fn == "add" else (f"-{_bracket(product[0])}", product[1])
 
@@ -66,7 +102,7 @@ class Expression:
     """A value in CUDA C++. `bits`: an integer is below 2 ** bits in size. `step`: see above.
 
     `product`: the factors of a product of floats, which goes into one instruction with an addition that follows. `line`: the
-    float as a straight line along a row, plus such a product.
+    float as a straight line along a row, plus such a product. `span`: the bool as a stretch of columns.
     """
 
     text: str
@@ -75,6 +111,7 @@ class Expression:
     step: int = 0
     product: tuple[str, str] | None = None
     line: Line | None = None
+    span: Span | None = None
 
     @property
     def ctype(self) -> str:
@@ -148,9 +185,8 @@ def pointwise(
     if fn in COMPARE:
         return _compare(fn, args[0], args[1])
     if fn in ("and", "or"):
-        return Expression(
-            f"({args[0].text} {'&&' if fn == 'and' else '||'} {args[1].text})", "bool"
-        )
+        text = f"({args[0].text} {'&&' if fn == 'and' else '||'} {args[1].text})"
+        return Expression(text, "bool", span=_joined(fn, *args))
     if fn == "not":
         return Expression(f"!{args[0].text}", "bool")
     if fn == "select":
@@ -160,6 +196,13 @@ def pointwise(
     if kind(result) == "int":
         return _whole(fn, args)
     return _boolean(fn, args)
+
+
+def _joined(fn: str, x: Expression, y: Expression) -> Span | None:
+    if x.span is None and y.span is None:
+        return None
+    a, b = (z.span or Span(others=(z.text,)) for z in (x, y))
+    return a.both(b) if fn == "and" else a.either(b)
 
 
 def _boolean(fn: str, args: list[Expression]) -> Expression:
@@ -203,7 +246,36 @@ def _compare(fn: str, x: Expression, y: Expression) -> Expression:
         return Expression(f"({x.text} {COMPARE[fn]} {y.text})", "bool")
     if step < 0:
         fn, x, y, step = FLIPPED[fn], y, x, -step
-    return Expression(f"({_times(step)} {COMPARE[fn]} {y.text} - {_bracket(x.text)})", "bool")
+    rest = f"{y.text} - {_bracket(x.text)}"
+    short = step == 1 and max(x.bits, y.bits) <= 31
+    text = f"({_times(step)} {COMPARE[fn]} {rest})"
+    return Expression(text, "bool", span=_span(fn, rest) if short else None)
+
+
+def _span(fn: str, rest: str) -> Span | None:
+    """The columns that compare so with a number."""
+    match fn:
+        case "le":
+            return Span(high=(rest,))
+        case "lt":
+            return Span(high=(f"{rest} - 1",))
+        case "ge":
+            return Span(low=(rest,))
+        case "gt":
+            return Span(low=(f"{rest} + 1",))
+        case "eq":
+            return Span((rest,), (rest,))
+        case _:
+            return None
+
+
+def same_quotient(x: Expression, y: Expression, n: Expression) -> Expression:
+    """x == y // n, where neither x nor n changes along a row: y is between two numbers."""
+    quotient, number = (z.text if z.bits <= 31 else f"narrow({z.text})" for z in (x, n))
+    low, high = (f"quotient_{side}({quotient}, {number})" for side in ("low", "high"))
+    text = f"({x.text} == floor_div<i64>({y.whole().text}, {n.text}))"
+    base = _bracket(y.text)
+    return Expression(text, "bool", span=Span((f"{low} - {base}",), (f"{high} - {base}",)))
 
 
 def _bracket(text: str) -> str:
@@ -305,6 +377,10 @@ def _whole(fn: str, args: list[Expression]) -> Expression:
             wide = "i64" if bits > 31 else "int"
             call = "least" if fn == "min" else "greatest"
             return Expression(f"{call}<{wide}>({args[0].text}, {args[1].text})", "int", bits)
+        case "floordiv" if args[0].bits <= 29 < 31 < args[1].bits:
+            # a position over what is beyond all of them does not depend on how far
+            text = f"floor_div<int>({args[0].text}, narrow({args[1].text}))"
+            return Expression(text, "int", args[0].bits)
         case "floordiv" | "mod":
             wide = "i64" if bits > 31 else "int"
             power = _power_of_two(args[1].text)

@@ -141,6 +141,11 @@ template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a /
 template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
 template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
 template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
+// the least and the greatest y with y // n == x, as far as positions go
+DEVICE int quotient_low(i64 x, i64 n) { const i64 y = n > 0 ? x * n : n < 0 ? (x + 1) * n + 1 : x == 0 ? -MOST : MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
+DEVICE int quotient_high(i64 x, i64 n) { const i64 y = n > 0 ? x * n + n - 1 : n < 0 ? x * n : x == 0 ? MOST : -MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
+// of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
+DEVICE u32 columns_to(int last) { const int n = last < 0 ? 0 : 2 * (last >> 3) + ((last & 7) ? 2 : 1); return n >= 32 ? FULL : (1u << n) - 1; }
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
 
 // ---- the four threads that share a row

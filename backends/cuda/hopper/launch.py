@@ -14,7 +14,7 @@ from tilec.backends.cuda import block
 from tilec.backends.cuda.block import MAP_BYTES, Address
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter
+from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
@@ -165,6 +165,8 @@ def _pieces(
                 yield struct.pack("<i", int(sizes[names[p.name]]))
             case "scalar":
                 yield _scalar(p, sizes[names[p.name]])
+            case "section":
+                yield struct.pack("<i", section(source, sizes, p.dim))
             case "counter":
                 yield words
             case _:
@@ -187,10 +189,25 @@ def single(value: Number) -> bytes:
     return bytes(ctypes.c_float(value))
 
 
-def blocks(source: Launched, sizes: Mapping[str, Number], processors: int) -> int:
-    """The blocks of a launch: one per multiprocessor, or one per tile where there are fewer."""
+CACHE = 32 << 20
+"""The bytes of streamed tensors that stay in the L2 cache while others come and go."""
+AT_ONCE = 132
+"""The tiles that a section has at least."""
+
+
+def section(source: Launched, sizes: Mapping[str, Number], most: int) -> int:
+    """The heads whose tiles are dealt out together: as many as the cache holds, but not too few tiles."""
+    s = source.structure
+    positions, rows = (int(evaluate(s.kernel.extents[a], sizes)) for a in (s.stream, s.row))
+    head = BYTES * positions * sum(t.width for t in s.rings)
+    tiles = max(1, -(-rows // s.rows))
+    return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
+
+
+def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:
+    """The blocks of a launch: as many as there can be at once, or one per tile where there are fewer."""
     s = source.structure
     tiles = 1
     for axis, n in s.grid.axes:
         tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)
-    return min(tiles, processors)
+    return min(tiles, processors * source.plan.schedule.blocks)

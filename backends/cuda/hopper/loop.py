@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from tilec.backends.cuda.hopper.analysis import Analysis, Root
 from tilec.backends.cuda.hopper.expression import (
@@ -11,9 +12,13 @@ from tilec.backends.cuda.hopper.expression import (
     ELEMENT,
     POSITION,
     Expression,
+    Span,
     cast,
+    greatest,
+    least,
     literal,
     pointwise,
+    same_quotient,
 )
 from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dataflow import names_in
@@ -51,6 +56,7 @@ class FragmentLoop:
         self.squares: dict[str, str] = {}
         self.odd: dict[tuple[str, ...], tuple[str, str, str]] = {}
         self.inverses: dict[str, str] = {}
+        self.spans: dict[Span, str] = {}
         self.mark = 0, 0
 
     def write(self) -> None:
@@ -215,12 +221,12 @@ class FragmentLoop:
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
                 text, factor = self.value(y).real().text, self.common_inverse(z)
                 e = Expression(f"({text} * {factor})", "float", product=(text, factor))
+            case Map(fn="eq") if (quotient := self.quotient(op)) is not None:
+                e = quotient
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
-                if x in self.block.cut:
-                    side = "&&" if op.args[2] == -math.inf else "||"
-                    inside = f"{COLUMN} < rest" if side == "&&" else f"{COLUMN} >= rest"
-                    args[0] = Expression(f"({args[0].text} {side} {inside})", "bool")
+                if op.fn == "select":
+                    args[0] = self.counts(x, op, args[0])
                 e = pointwise(op.fn, args, op.result.type.dtype)
             case Cast():
                 e = cast(self.value(op.x), op.to)
@@ -229,7 +235,7 @@ class FragmentLoop:
                 e = self.scope.load(op, index, self.place(op, index))
             case _:
                 raise Refused(f"{x} is no pointwise value")
-        if e.step:
+        if e.step or (e.span is not None and self.hoists(e.span)):
             self.locals[x] = e
             return e
         if x in self.block.factors:
@@ -243,6 +249,60 @@ class FragmentLoop:
         self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
         self.locals[x] = Expression(name, e.kind, e.bits, product=e.product, line=e.line)
         return self.locals[x]
+
+    def quotient(self, op: Map) -> Expression | None:
+        """A test whether a position over a number is a given one."""
+        for z, q in (op.args, op.args[::-1]):
+            inner = self.block.defs.get(str(q))
+            if not isinstance(inner, Map) or inner.fn != "floordiv" or not self.steady_int(z):
+                continue
+            y, n = inner.args
+            position = self.value(y)
+            if self.steady_int(n) and position.step == 1 and position.bits <= 31:
+                return same_quotient(self.value(z), position, self.value(n))
+        return None
+
+    def steady_int(self, x: Operand) -> bool:
+        """Whether an operand is an integer that does not change along a row."""
+        return isinstance(x, int) or self.block.is_fixed(x)
+
+    def hoists(self, span: Span) -> bool:
+        """Whether the ends of a stretch of columns can be computed before the loop."""
+        words = {w for t in (*span.low, *span.high) for w in re.findall(r"[A-Za-z_]\w*", t)}
+        return not words & self.declared
+
+    def counts(self, x: str, op: Map, condition: Expression) -> Expression:
+        """The condition of a masked value; where that is a stretch of columns, a bit for each of them is made before
+        the loop."""
+        span = condition.span
+        kept = op.args[2] == -math.inf
+        if x in self.block.cut and kept:
+            rest = Span(high=("rest - 1",))
+            span = (span or Span(others=(condition.text,))).both(rest)
+        elif x in self.block.cut:
+            return Expression(f"({condition.text} || {COLUMN} >= rest)", "bool")
+        if span is None or not self.hoists(span) or not (span.low or span.high):
+            return condition
+        bit = f"{self.bits(span)} & (1u << (2 * c + (x & 1) & 31))"
+        return Expression(f"({' && '.join((f'({bit})', *span.others))})", "bool")
+
+    def bits(self, span: Span) -> str:
+        """The word with the bits of an element's row and column."""
+        words = -(-self.block.structure.columns // 128)
+        key = replace(span, others=())
+        if key not in self.spans:
+            name = self.spans[key] = self.names.fresh("counting")
+            self.before(f"u32 {name}[{words * self.held}];")
+            for k in range(words):
+                parts: list[str] = []
+                more = f" - {128 * k}" if k else ""
+                if span.high:
+                    parts.append(f"columns_to({least(span.high)}{more})")
+                if span.low:
+                    parts.append(f"~columns_to({greatest(span.low)} - 1{more})")
+                place = f"{k * self.held} + r" if k else "r"
+                self.before(f"ROWS {name}[{place}] = {' & '.join(parts)};")
+        return f"{self.spans[key]}[{'r' if words == 1 else f'(c >> 4) * {self.held} + r'}]"
 
     def bent(self, x: str) -> tuple[Operand, list[str], list[str]] | None:
         """A tanh for common arguments, times factors: what it is of, the factors inside and outside."""

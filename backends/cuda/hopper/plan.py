@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
-from tilec.backends.cuda.hopper.schedule import ROWS, SHARED, THREADS, Schedule
+from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
 from tilec.backends.cuda.hopper.structure import Block, Refused, Structure, Tile
 from tilec.ir import If, Map, Op, Yield
 
@@ -218,10 +218,11 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
         )
-    chained = _memory(s, schedule, True)[2] <= SHARED
+    most = schedule.shared
+    chained = _memory(s, schedule, True)[2] <= most
     rooms, barriers, shared = _memory(s, schedule, chained)
-    if shared > SHARED:
-        raise Refused(f"it needs {shared:,} bytes of shared memory; there are {SHARED:,}")
+    if shared > most:
+        raise Refused(f"it needs {shared:,} bytes of shared memory; there are {most:,}")
     begin, steps = _steps(s, schedule, chained)
     return Plan(s, schedule, chained, rooms, barriers, shared, begin, steps, _loaders(s))
 
@@ -299,8 +300,8 @@ def _steps(
     free_heads: list[Step] = [Advance(r) if r in both else Release(r) for r in ahead]
     free_tails: list[Step] = [Release(r, late=True) for r in behind]
     values: list[Step] = [Acquire(r, late=True) for r in behind if r not in both]
-    turn: list[Step] = [Turn(True)] if schedule.pingpong else []
-    pass_on: list[Step] = [Turn(False)] if schedule.pingpong else []
+    turn: list[Step] = [Turn(True)] if schedule.turns else []
+    pass_on: list[Step] = [Turn(False)] if schedule.turns else []
     if s.chosen:
         heads = heads[1:]  # the one that is heard of
     windows = tuple(

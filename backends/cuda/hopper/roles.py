@@ -57,6 +57,11 @@ class Places:
         """The variables that say where a tile is: its first row, and its place on each other axis of the grid."""
         return ["origin", *(self.names.of(a) for a, _ in self.others)]
 
+    @property
+    def most_heads(self) -> str:
+        """The heads of a section."""
+        return str(self.ordered.section)
+
     def name_places(self) -> None:
         """The program's names for the places of a tile."""
         for a, _ in self.others:
@@ -64,13 +69,13 @@ class Places:
 
     def locate(self) -> None:
         """From the number of a tile to its places."""
-        out, c = self.out, self.ordered
+        out, c, most = self.out, self.ordered, self.most_heads
         if c.order == "longest":
             out.add(
-                f"const int section = tile / (row_tiles * {c.section}), place = tile - section * row_tiles * {c.section};"
+                f"const int section = tile / (row_tiles * {most}), place = tile - section * row_tiles * {most};"
             )
-            out.add(f"const int width = least<int>({c.section}, heads - section * {c.section});")
-            out.add(f"int head = section * {c.section} + place % width;")
+            out.add(f"const int width = least<int>({most}, heads - section * {most});")
+            out.add(f"int head = section * {most} + place % width;")
             out.add(f"origin = (row_tiles - 1 - place / width) * {self.s.rows};")
         else:
             out.add("int head = tile / row_tiles;")
@@ -146,6 +151,11 @@ class Roles(Places):
     def barrier(self, name: str, index: str) -> str:
         """The address of a barrier."""
         return f"shared + {self.plan.barriers[name][0]} + 8 * {index}"
+
+    @property
+    def most_heads(self) -> str:
+        """The heads of a section: a launch knows how long they are."""
+        return "most_heads"
 
     def queries(self, group: str) -> tuple[str, str]:
         """Which buffer of rows a warpgroup has in this turn, and the parity of its barriers."""

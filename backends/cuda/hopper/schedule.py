@@ -13,8 +13,10 @@ ROWS = 64
 """The rows of a warpgroup's tile: those of one wgmma."""
 THREADS = 128
 """The threads of a warpgroup."""
-SHARED = 232448
-"""The shared memory that a block may use, in bytes."""
+SHARED, PER_BLOCK = 233472, 1024
+"""The shared memory of a multiprocessor, and what of it each block takes for itself, in bytes."""
+REGISTERS = 65536
+"""The registers of a multiprocessor."""
 MOST_REGISTERS = 240
 """The most registers per thread that a computing warpgroup asks for."""
 
@@ -23,12 +25,13 @@ MOST_REGISTERS = 240
 class Schedule:
     """The schedule of one kernel.
 
-    `warpgroups` compute, with 64 rows each; one more loads. `columns`: the window of the streamed axis. `stages`: buffers
-    per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit. `order`: tiles are dealt out `static`, or
-    one by one from a counter, those with the most blocks first (`longest`), in sections of `section` heads that share the
-    L2 cache. `store`: outputs leave through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers
-    per thread of the loading warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first
-    window takes the maximum of its first columns for that of all.
+    `warpgroups` compute, with 64 rows each; one more loads. `blocks` of these share a multiprocessor. `columns`: the window
+    of the streamed axis. `stages`: buffers per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit.
+    `order`: tiles are dealt out `static`, or one by one from a counter, those with the most blocks first (`longest`), in
+    sections of heads that share the L2 cache, at most `section` of them, fewer where they are long. `store`: outputs leave
+    through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers per thread of the loading
+    warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first window takes the maximum of
+    its first columns for that of all.
     """
 
     warpgroups: int = 2
@@ -41,6 +44,7 @@ class Schedule:
     loader: int = 24
     relax: bool = True
     guess: bool = True
+    blocks: int = 1
 
     @property
     def rows(self) -> int:
@@ -55,7 +59,17 @@ class Schedule:
     @property
     def entry(self) -> int:
         """The registers per thread at launch: the file divided by the threads, in eights."""
-        return 65536 // self.threads // 8 * 8
+        return REGISTERS // (self.threads * self.blocks) // 8 * 8
+
+    @property
+    def shared(self) -> int:
+        """The shared memory that a block may use, in bytes."""
+        return SHARED // self.blocks // PER_BLOCK * PER_BLOCK - PER_BLOCK
+
+    @property
+    def turns(self) -> bool:
+        """Whether there are warpgroups that take turns."""
+        return self.pingpong and self.warpgroups > 1
 
     @property
     def registers(self) -> tuple[int, int]:
@@ -65,8 +79,13 @@ class Schedule:
 
     def check(self) -> None:
         """Raises ArgumentError for values that no kernel can have."""
-        if self.warpgroups not in (2, 3, 4):
-            raise ArgumentError(f"schedule: warpgroups is {self.warpgroups}, expected 2, 3 or 4")
+        if self.warpgroups not in (1, 2, 3, 4):
+            raise ArgumentError(f"schedule: warpgroups is {self.warpgroups}, expected 1 to 4")
+        if not 1 <= self.blocks <= 8 // (self.warpgroups + 1):
+            raise ArgumentError(
+                f"schedule: blocks is {self.blocks}, expected 1 to {8 // (self.warpgroups + 1)}"
+                f" with {self.warpgroups} warpgroups"
+            )
         if self.columns % 16 or not 16 <= self.columns <= 256:
             raise ArgumentError(
                 f"schedule: columns is {self.columns}, expected a multiple of 16 from 16 to 256"
@@ -135,12 +154,14 @@ def shown(x: object) -> str:
     return str(x).lower() if isinstance(x, bool) else str(x)
 
 
-def default(width: int, values: int, length: int, uneven: bool) -> Schedule:
-    """The schedule for heads of `width` with `values` columns to add up, and about `length` positions.
+def default(width: int, values: int, length: int, rows: int, uneven: bool) -> Schedule:
+    """The schedule for heads of `width` with `values` columns to add up, about `rows` queries and `length` positions.
 
     `uneven`: row tiles differ in their blocks.
     """
     order: Literal["static", "longest"] = "longest" if uneven else "static"
+    if max(rows, length) <= ROWS and max(width, values) <= 64:
+        return Schedule(1, ROWS, store="direct", blocks=4 if max(width, values) <= 32 else 3)
     if width <= 64:
         if uneven and length <= 1024:
             return Schedule(2, 128, order=order, section=16)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.backends.cuda.hopper.launch import blocks
+from tilec.backends.cuda.hopper.launch import blocks, section
 from tilec.backends.cuda.hopper.source import CopyMap, Launched, Source
 from tilec.scalar import Number
 
@@ -32,6 +32,9 @@ SHARED = (
     "least",
     "greatest",
     "narrow",
+    "quotient_low",
+    "quotient_high",
+    "columns_to",
     "gather_row",
     "quad_sum",
     "quad_max",
@@ -233,6 +236,8 @@ def launch(
                     if "bool" in p.ctype
                     else ctypes.c_int64(int(value))
                 )
+            case "section":
+                kept.append(ctypes.c_int(section(source, sizes, p.dim)))
             case "counter":
                 kept.append(ctypes.c_void_p(counter.ctypes.data))
             case _:

@@ -133,6 +133,44 @@ def test_rows_whose_windows_data_leaves_out() -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
+MASKED = """
+kernel masked(Q[B, H, N, D], K[B, H, N, D], V[B, H, N, E], n: int = 40) -> O[b, h, i, e]:
+    S = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(D)
+    O = sum[j](softmax[j](S if {mask} else -inf) * V[b, h, j, e])
+"""
+MASKS: dict[str, tuple[str, tuple[int, ...], int]] = {
+    "a window": ("i - n < j <= i", (40, 1, 0, 1 << 40), 32),
+    "a window, two words": ("i - n <= j <= i + n", (33,), 144),
+    "chunks": ("i // n == j // n and j <= i", (48, 7, -48, 0, 1 << 40), 32),
+    "a prefix": ("j <= i or j < n", (70,), 32),
+    "from both sides": ("j < n or j > i", (70,), 32),
+    "no stretch": ("j % n == 0 and j <= i", (3,), 32),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name: str) -> None:
+    mask, values, columns = MASKS[name]
+    sizes = {"B": 1, "H": 1, "N": 170, "D": 16, "E": 16}
+    kernel = tilec.compile(MASKED.format(mask=mask))
+    random = np.random.default_rng(7)
+    shape = (1, 1, 170, 16)
+    arrays: dict[str, Any] = {n: random.standard_normal(shape).astype("f2") for n in "QKV"}
+    for n in values:
+        got = running.run(kernel, arrays, "f16", sizes, scalars={"n": n}, columns=columns)
+        want = kernel.reference(*arrays.values(), n=n)
+        assert running.error(got["O"], want) < LIMIT["f16"], n
+
+
+def test_small_problems_have_a_warpgroup_each() -> None:
+    sizes = {"B": 2, "H": 3, "M": 49, "N": 49, "D": 32, "E": 32}
+    kernel, arrays = prepared("naive", "bf16", sizes)
+    _, sources = running.tiles(kernel, "bf16", sizes)
+    assert sources[0].plan.schedule.warpgroups == 1
+    got = running.run(kernel, arrays, "bf16", sizes, processors=1)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
 def test_growing_maxima_take_the_exact_block() -> None:
     sizes = {"B": 1, "H": 1, "M": 70, "N": 150, "D": 32, "E": 32}
     kernel, arrays = prepared("naive", "bf16", sizes)
