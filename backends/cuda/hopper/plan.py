@@ -219,7 +219,7 @@ def make(s: Structure, schedule: Schedule) -> Plan:
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
         )
     most = schedule.shared
-    chained = _memory(s, schedule, True)[2] <= most
+    chained = schedule.chain and _memory(s, schedule, True)[2] <= most
     rooms, barriers, shared = _memory(s, schedule, chained)
     if shared > most:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {most:,}")

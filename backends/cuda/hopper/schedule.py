@@ -31,7 +31,8 @@ class Schedule:
     sections of heads that share the L2 cache, at most `section` of them, fewer where they are long. `store`: outputs leave
     through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers per thread of the loading
     warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first window takes the maximum of
-    its first columns for that of all.
+    its first columns for that of all. `chain`: a tile's last products are issued with the first of the next tile, where
+    there is shared memory for the rows of both.
     """
 
     warpgroups: int = 2
@@ -45,6 +46,7 @@ class Schedule:
     relax: bool = True
     guess: bool = True
     blocks: int = 1
+    chain: bool = True
 
     @property
     def rows(self) -> int:
