@@ -110,6 +110,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     schedule = default(width, values, length, uneven(s))
     if s.together:
         schedule = replace(schedule, loader=40)
+    if any(t.computed for t in (*s.queries, *s.rings)):
+        schedule = replace(schedule, warpgroups=2, columns=min(128, schedule.columns), loader=104)
     if s.loops[0].tile is None:
         return replace(schedule, warpgroups=2, columns=s.columns)
     while schedule.columns > 16:

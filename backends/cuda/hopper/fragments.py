@@ -77,8 +77,8 @@ class BlockEmitter(Analysis):
             return
         name = op.result.name
         if s.stream in axes:
-            for array, dtype in self.packs.get(name, []):
-                self.pending.append(Root("pack", name, array=array, dtype=dtype))
+            for parts, dtype in self.packs.get(name, []):
+                self.pending.append(Root("pack", name, parts=parts, dtype=dtype))
             if name in self.keep and name not in self.late:
                 self.pending.append(Root("keep", name, array=self.keep[name]))
             return

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from tilec.backends.cuda.hopper.plan import (
-    announcing,
-)
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tilec.backends.cuda.hopper.computing import Computing
+from tilec.backends.cuda.hopper.plan import Loader, announcing
 from tilec.backends.cuda.hopper.roles import Roles
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.structure import Tile
-from tilec.dataflow import names_in
 
 
 class Loading(Roles):
@@ -20,70 +22,127 @@ class Loading(Roles):
         out.add(f"fewer_registers<{self.schedule.loader}>();")
         out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
         saved = dict(self.scope.values)
-        together = self.s.together
-        if together:
+        if any(self.together(x) for x in self.plan.loaders):
             out.add("const int lane = threadIdx.x & 31;")
-        one = "" if together else " && (threadIdx.x & 31) == 0"
-        for k, tiles in enumerate(self.plan.loaders):
-            with out.block(f"{'else ' if k else ''}if (warp == {k}{one})"):
-                for t in tiles:
+        for k, loader in enumerate(self.plan.loaders):
+            with out.block(f"{'else ' if k else ''}if ({self.mine(loader)})"):
+                if loader.computes:
+                    out.add(f"const int crew = warp - {loader.first};")
+                    self.scope.whole = False
+                if any(t.rounded for t in loader.tiles):
+                    out.add("u32 probe = 0;")
+                for t in loader.tiles:
                     if t.axis == self.s.stream:
                         out.add(f"Cursor<{self.schedule.stages}> {t.name}_next(1);")
                 out.add("int tile = blockIdx.x;")
                 out.add("int turn = 0;")
                 with out.block("while (tile < tiles)"):
-                    self.load_tile(tiles)
-                    self.load_next(k)
+                    self.load_tile(loader)
+                    self.load_next(k, self.together(loader))
+                if any(t.rounded for t in loader.tiles):
+                    out.add(
+                        "if (probe & 0x7fff7fff) *redo = 1;   // an element that 16 bits do not hold"
+                    )
             self.scope.values = dict(saved)
 
-    def load_tile(self, tiles: tuple[Tile, ...]) -> None:
-        out = self.out
+    def together(self, loader: Loader) -> bool:
+        """Whether all threads of a loading warp do the same, and not one alone."""
+        return self.s.together or loader.computes
+
+    def mine(self, loader: Loader) -> str:
+        """The test whether a thread is one of a loader's."""
+        one = "" if self.together(loader) else " && (threadIdx.x & 31) == 0"
+        if loader.warps == 1:
+            return f"warp == {loader.first}{one}"
+        return f"warp >= {loader.first} && warp < {loader.first + loader.warps}{one}"
+
+    def load_tile(self, loader: Loader) -> None:
+        """All that a loader brings for a tile of the grid."""
         self.locate()
-        streamed = [t for t in tiles if t.axis == self.s.stream]
-        coordinates = {x for t in tiles for x in names_in(t.index)}
-        if not streamed:
-            self.scalars(coordinates)
-            lone = "if (lane == 0) " if self.s.together else ""
-            with out.block(f"{lone}for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
-                out.add(f"wait({self.barrier('query_free', 'w')}, (turn & 1) ^ 1);")
-                total = sum(self.plan.rooms[t.name].bytes for t in tiles)
-                out.add(f"expect({self.barrier('query_full', 'w')}, {total});")
-                for t in tiles:
-                    self.copy(
-                        t,
-                        f"{self.address(t.name)} + w * {self.plan.rooms[t.name].bytes}",
-                        self.barrier("query_full", "w"),
-                        "origin + w * 64",
-                        ROWS,
-                    )
-            return
-        self.scalars(coordinates | self.bound_roots() | self.test_roots())
+        queries = [t for t in loader.tiles if t.axis == self.s.row]
+        streamed = [t for t in loader.tiles if t.axis == self.s.stream]
+        roots = {x for t in loader.tiles for x in t.scalars}
+        if streamed:
+            roots |= self.bound_roots() | self.test_roots()
+        self.scalars(roots)
+        if queries:
+            self.load_rows(loader, queries)
+        if streamed:
+            self.load_windows(loader, streamed)
+
+    def load_rows(self, loader: Loader, queries: list[Tile]) -> None:
+        """The rows of the tile, those of each warpgroup by themselves."""
+        out, rooms = self.out, self.plan.rooms
+        lone = "if (lane == 0) " if self.together(loader) and not loader.computes else ""
+        full = self.barrier("query_full", "w")
+        with out.block(f"{lone}for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
+            out.add(f"wait({self.barrier('query_free', 'w')}, (turn & 1) ^ 1);")
+            for t in queries:
+                if t.computed:
+                    to = f"{self.address(t.name)} + w * {rooms[t.name].bytes}"
+                    row = replace(t, rows=ROWS)
+                    Computing(self.scope, row, loader.warps).write(to, "(origin + w * 64)")
+            copied = [t for t in queries if not t.computed]
+            with out.block("") if not loader.computes else self.written():
+                if not copied:
+                    out.add(f"arrive({full});")
+                    return
+                if loader.computes:
+                    out.add(f"if (crew) {{ arrive({full}); continue; }}")
+                out.add(f"expect({full}, {sum(rooms[t.name].bytes for t in copied)});")
+                for t in copied:
+                    to = f"{self.address(t.name)} + w * {rooms[t.name].bytes}"
+                    self.copy(t, to, full, "origin + w * 64", ROWS)
+
+    @contextmanager
+    def written(self) -> Generator[None]:
+        """What one thread of a warp does when all of them have written their part of a tile."""
+        self.out.add("written_for_copies(); __syncwarp();")
+        with self.out.block("if (lane == 0)"):
+            yield
+
+    def load_windows(self, loader: Loader, streamed: list[Tile]) -> None:
+        """The windows of the streamed tiles, in order."""
+        out = self.out
         self.bounds()
         for k in self.s.order:
             if self.s.chosen:
-                self.tested(k, streamed)
+                self.tested(k, loader, streamed)
                 continue
             out.add("#pragma unroll 1")
             with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
                 out.add(f"const int window = {self.s.at(k, 'n')};")
-                for t in streamed:
-                    with out.block("if (lane == 0)" if self.s.together else ""):
-                        self.window_in(t, None)
-                    out.add(f"{t.name}_next.step();")
+                self.windows_in(loader, streamed, False)
         if self.s.chosen and any(t.name == announcing(self.s).ring for t in streamed):
             self.last_word(announcing(self.s).ring)
 
-    def window_in(self, t: Tile, word: str | None) -> None:
-        """The copy of a window into the next stage, with word of what it is."""
-        cursor = f"{t.name}_next"
-        self.out.add(f"wait({self.barrier(t.name + '_free', cursor + '.stage')}, {cursor}.parity);")
-        full = self.barrier(t.name + "_full", cursor + ".stage")
-        if word is not None:
-            self.out.add(f"shared_put({self.word(cursor)}, {word});")
-        self.out.add(f"expect({full}, {t.bytes});")
-        self.copy(t, f"{self.address(t.name)} + {cursor}.stage * {t.bytes}", full, "window", t.rows)
+    def windows_in(self, loader: Loader, streamed: list[Tile], told: bool) -> None:
+        """A window of each ring into its next stage. `told`: with word of which window it is, and its block."""
+        out = self.out
+        for t in streamed:
+            heard = told and t.name == announcing(self.s).ring
+            with out.block("if (lane == 0)" if self.together(loader) and not t.computed else ""):
+                cursor = f"{t.name}_next"
+                full = self.barrier(t.name + "_full", cursor + ".stage")
+                to = f"{self.address(t.name)} + {cursor}.stage * {t.bytes}"
+                out.add(
+                    f"wait({self.barrier(t.name + '_free', cursor + '.stage')}, {cursor}.parity);"
+                )
+                if heard:
+                    lone = "if (lane == 0) " if t.computed else ""
+                    out.add(
+                        f"{lone}shared_put({self.word(cursor)}, window << {self.bits} | chosen);"
+                    )
+                if t.computed:
+                    Computing(self.scope, t, loader.warps).write(to, "window")
+                    with self.written():
+                        out.add(f"arrive({full});")
+                else:
+                    out.add(f"expect({full}, {t.bytes});")
+                    self.copy(t, to, full, "window", t.rows)
+            out.add(f"{t.name}_next.step();")
 
-    def tested(self, k: int, streamed: list[Tile]) -> None:
+    def tested(self, k: int, loader: Loader, streamed: list[Tile]) -> None:
         """The windows of a loop that count: each thread of the warp tests one of 32, then they are copied in order."""
         out, s = self.out, self.s
         with out.block(f"for (int first = 0; first < windows_{k}; first += 32)"):
@@ -108,12 +167,7 @@ class Loading(Roles):
                     "const int from = __ffs(left) - 1, chosen = __shfl_sync(FULL, block, from);"
                 )
                 out.add(f"const int window = start_{k} + (first + from) * {s.columns};")
-                with out.block("if (lane == 0)"):
-                    for t in streamed:
-                        heard = t.name == announcing(s).ring
-                        self.window_in(t, f"window << {self.bits} | chosen" if heard else None)
-                for t in streamed:
-                    out.add(f"{t.name}_next.step();")
+                self.windows_in(loader, streamed, True)
 
     def last_word(self, ring: str) -> None:
         """A stage without a copy, which says that the tile is at its end."""
@@ -126,7 +180,7 @@ class Loading(Roles):
             self.out.add(f"arrive({self.barrier(ring + '_full', cursor + '.stage')});")
         self.out.add(f"{cursor}.step();")
 
-    def load_next(self, warp: int) -> None:
+    def load_next(self, warp: int, together: bool) -> None:
         """The next tile: warp 0 takes it from the counter and tells the others."""
         out = self.out
         if self.schedule.order == "static":
@@ -137,7 +191,6 @@ class Loading(Roles):
             self.barrier("tile_full", "(turn & 1)"),
             self.barrier("tile_free", "(turn & 1)"),
         )
-        together = self.s.together
         if warp == 0:
             with out.block("if (lane == 0)" if together else ""):
                 out.add("const u32 taken = atomicAdd(counter, 1u);")
