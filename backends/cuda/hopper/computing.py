@@ -269,7 +269,7 @@ class Computing:
                 out.add(f"u32 {', '.join(names)};")
                 self.packed(f"{two}[0]", f"{two}[1]", names)
                 if self.tile.rounded:
-                    out.add(f"probe = watch_{self.tile.dtype}(probe, {names[0]});")
+                    out.add(f"probe = {self.watch}(probe, {names[0]});")
                 with out.block(f"if ({self.some()})"):
                     for n, name in enumerate(names):
                         out.add(f"shared_word({self.piece_place(n)} + 4 * word, {name});")
@@ -302,6 +302,11 @@ class Computing:
         """The test whether a thread's piece is one of the tile's."""
         lone = self.pieces == self.lanes or not self.is_single
         return f"{'' if lone else f'piece < {self.pieces} && '}line < {self.rows}"
+
+    @property
+    def watch(self) -> str:
+        """The function that takes note of what is not finite."""
+        return "watch_f16" if self.tile.dtype == "f16" else "watch"
 
     @property
     def root(self) -> str:
@@ -369,7 +374,7 @@ class Computing:
             self.packed(f"{eight}[{2 * k}]", f"{eight}[{2 * k + 1}]", [f"{n}[{k}]" for n in names])
         if t.rounded:
             four = ", ".join(f"{names[0]}[{k}]" for k in range(4))
-            out.add(f"probe = watch_{t.dtype}(probe, {four});")
+            out.add(f"probe = {self.watch}(probe, {four});")
         with out.block(f"if ({self.some()})"):
             for n, name in enumerate(names):
                 four = ", ".join(f"{name}[{k}]" for k in range(4))

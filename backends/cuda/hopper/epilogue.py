@@ -192,7 +192,7 @@ class Epilogue:
                 e = self.element(op.value, feature, values, fast)
                 out.add(f"four[half][x] = {e.real().text};")
             if probe:
-                out.add(f"{probe} = watch_bf16({probe}, {self.pairs('bf16')});")
+                out.add(f"{probe} = watch({probe}, {self.pairs('bf16')});")
             if through:
                 self.matrices(dtype)
             elif dtype == "f32":

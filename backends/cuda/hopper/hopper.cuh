@@ -139,10 +139,10 @@ DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "
 DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
 DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 DEVICE u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
-DEVICE u32 watch_bf16(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
+DEVICE u32 watch(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
 DEVICE u32 watch_f16(u32 x, u32 y) { u32 r; asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
 // stay 0 while all are finite
-DEVICE u32 watch_bf16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_bf16(watch_bf16(watch_bf16(watch_bf16(x, a), b), c), d); }
+DEVICE u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }
 DEVICE u32 watch_f16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_f16(watch_f16(watch_f16(watch_f16(x, a), b), c), d); }
 // two floats as three bf16 each that add up to them: what is cut off a part goes into the next one
 DEVICE u32 upper(float lo, float hi) { return ((u32)__float_as_int(lo) >> 16) | ((u32)__float_as_int(hi) & 0xffff0000u); }

@@ -238,7 +238,7 @@ inline u16 to_bf16(float x) {
 inline u16 to_f16(float x) { const _Float16 h = (_Float16)x; u16 v; memcpy(&v, &h, 2); return v; }
 inline u32 pack_bf16(float lo, float hi) { return to_bf16(lo) | (u32)to_bf16(hi) << 16; }
 inline u32 pack_f16(float lo, float hi) { return to_f16(lo) | (u32)to_f16(hi) << 16; }
-inline u32 watch_bf16(u32 x, u32 y) {
+inline u32 watch(u32 x, u32 y) {
   const auto half = [](u32 a, u32 b) { return to_bf16(bf16_value((u16)b) * 0.f + bf16_value((u16)a)); };
   return half(x & 0xffff, y & 0xffff) | (u32)half(x >> 16, y >> 16) << 16;
 }
@@ -246,7 +246,7 @@ inline u32 watch_f16(u32 x, u32 y) {
   const auto half = [](u32 a, u32 b) { return to_f16(f16_value((u16)b) * 0.f + f16_value((u16)a)); };
   return half(x & 0xffff, y & 0xffff) | (u32)half(x >> 16, y >> 16) << 16;
 }
-inline u32 watch_bf16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_bf16(watch_bf16(watch_bf16(watch_bf16(x, a), b), c), d); }
+inline u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }
 inline u32 watch_f16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_f16(watch_f16(watch_f16(watch_f16(x, a), b), c), d); }
 inline u64 rows_descriptor(u32 a) { return a; }
 inline u64 columns_descriptor(u32 a, u32 slab) { return (u64)slab << 32 | a; }
