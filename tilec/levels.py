@@ -66,6 +66,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "online": (UNTILED, GROUPED),
     "tile": (UNTILED, GROUPED),
     "prune": (TILED,),
+    "stage": (TILED,),
     "relax": (TILED,),
     "place": (TILED,),
 }

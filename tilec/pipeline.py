@@ -30,8 +30,8 @@ TILE = ("specialise", "tile", "prune", "place")
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
-PASSES = tuple(dict.fromkeys((*TENSOR, *TILE[:-1], "relax", TILE[-1])))
-"""Every pass, in order. `relax` is not in the default pipeline: the emitter `hopper` runs it."""
+PASSES = tuple(dict.fromkeys((*TENSOR, *TILE[:-1], "stage", "relax", TILE[-1])))
+"""Every pass, in order. `stage` and `relax` are not in the default pipeline: the emitter `hopper` runs them."""
 
 
 @dataclass(frozen=True)

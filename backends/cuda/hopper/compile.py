@@ -79,13 +79,14 @@ def tiled(kernel: Kernel, schedule: Tiling) -> Kernel:
     from tilec.passes.place import place
     from tilec.passes.prune import prune
     from tilec.passes.relax import relax
+    from tilec.passes.stage import stage
     from tilec.passes.tile import Options, tile
     from tilec.target import Target
 
     target = Target(
         "cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024
     )
-    kernel = prune(tile(kernel, Options(target=target)))
+    kernel = stage(prune(tile(kernel, Options(target=target))))
     return place(relax(kernel) if schedule.relax else kernel)
 
 

@@ -150,6 +150,9 @@ class Tiles:
         if not isinstance(op, Load) or t.dtype != self.dtype or len(op.index) > 5:
             return None
         axis, feature = self.axes(x)
+        width = self.kernel.extents[feature]
+        if op.tensor not in self.kernel.tensors and isinstance(width, int) and width % 8:
+            return None  # the rows of this buffer do not begin at multiples of 16 bytes
         if sorted(str(y) for y in op.index if y in (axis, feature)) != sorted((axis, feature)):
             return None
         if any(isinstance(y, str) and self.is_varying(y) for y in op.index):
