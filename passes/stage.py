@@ -143,7 +143,9 @@ class _Grid:
 
     def buffer_type(self, name: str) -> Type:
         found = [*self.stager.before, *self.kernel.body]
-        return next(op.result.type for op in found if isinstance(op, Buffer) and op.result.name == name)
+        return next(
+            op.result.type for op in found if isinstance(op, Buffer) and op.result.name == name
+        )
 
     # ---- which operands
 
@@ -245,7 +247,7 @@ class _Grid:
         return _Staged(buffer.name, tuple(index))
 
     def looked_up(self, names: set[str]) -> tuple[str, Scalar] | None:
-        """A scalar by which alone the values depend on a grid axis, an index of one dimension, and the dimension's length."""
+        """A scalar by which alone values depend on a grid axis, an index of one dimension; and the length of that."""
         for n in sorted(names):
             if self.types[n].axes or self.types[n].dtype not in ("i64", "i32"):
                 continue
@@ -267,7 +269,9 @@ class _Grid:
         """A value and what it is computed from."""
         if x not in names:
             return set()
-        return {x}.union(*(self.below(y, names) for y in operands(self.defs[x]) if isinstance(y, str)))
+        return {x}.union(
+            *(self.below(y, names) for y in operands(self.defs[x]) if isinstance(y, str))
+        )
 
     def indexed(self, x: str, names: set[str]) -> Iterator[Scalar | None]:
         """The lengths of the dimensions that a scalar is an index of; None for any other use."""
@@ -284,5 +288,7 @@ class _Grid:
     def element(self, names: set[str]) -> DType | None:
         """The 16-bit type that an operand is computed from."""
         types = [self.types[n] for n in names if isinstance(self.defs[n], Load)]
-        found: list[DType] = [t for t in LARGEST if any(x.dtype == t and len(x.axes) == 2 for x in types)]
+        found: list[DType] = [
+            t for t in LARGEST if any(x.dtype == t and len(x.axes) == 2 for x in types)
+        ]
         return found[0] if len(found) == 1 else None
