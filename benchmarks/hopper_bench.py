@@ -38,7 +38,11 @@ def options() -> argparse.ArgumentParser:
         description=f"{__doc__}\ntables:\n{about}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--table", default="peers", help="with commas (default: peers)")
+    parser.add_argument(
+        "--table",
+        default="peers",
+        help="with commas (default: peers); 64:8192 is one head size and length",
+    )
     parser.add_argument("--cells", help="words of the names of cells, such as D128,causal")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "f16"))
     parser.add_argument(
@@ -63,7 +67,7 @@ def options() -> argparse.ArgumentParser:
 def chosen(args: argparse.Namespace) -> list[Cell]:
     """The cells that are asked for."""
     names = args.table.split(",")
-    unknown = [n for n in names if n not in TABLES]
+    unknown = [n for n in names if n not in TABLES and ":" not in n]
     if unknown:
         raise SystemExit(f"no table is called {unknown[0]!r}; there are {', '.join(TABLES)}")
     return cells(names, args.dtype, args.cells)

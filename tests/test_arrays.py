@@ -18,7 +18,7 @@ def test_every_element_type(dtype):
     a = np.zeros(3, arrays.numpy_dtype(dtype))
     v = arrays.view("X", a)
     assert (v.dtype, v.pointer, v.shape, v.strides) == (dtype, a.ctypes.data, (3,), (1,))
-    assert arrays.empty("numpy", (2, 2), dtype).owner.dtype == a.dtype
+    assert arrays.allocator("numpy", (2, 2), dtype)().dtype == a.dtype
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_torch_small_floats(torch, name, dtype):
     v = arrays.view("X", t)
     assert v.dtype == dtype
     assert v.numpy().astype(np.float64).tolist() == [[1.5, 0.5], [-2.0, 4.0]]
-    made = arrays.empty("torch", (2, 3), dtype).owner
+    made = arrays.allocator("torch", (2, 3), dtype)()
     assert (made.dtype, tuple(made.shape)) == (t.dtype, (2, 3))
 
 

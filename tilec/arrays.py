@@ -6,10 +6,12 @@ say). No library is imported here unless the caller already uses it.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -229,6 +231,17 @@ def of_torch(name: str, x: Any) -> Array:
     return Array(pointer, dtype, shape, strides, x, "torch", not negative, device)
 
 
+def check_gradient(name: str, x: Any) -> None:
+    """Raises ArgumentError for a PyTorch tensor that records what is computed from it: the result would have no gradient."""
+    if library_of(x) != "torch" or not getattr(x, "requires_grad", False):
+        return
+    if importlib.import_module("torch").is_grad_enabled():
+        raise ArgumentError(
+            f"argument {name}: it requires a gradient, and a kernel's result would have none; pass {name}.detach(), or "
+            "call the kernel under torch.no_grad()"
+        )
+
+
 def _without_memory(name: str, x: Any) -> ArgumentError:
     return ArgumentError(
         f"argument {name}: expected a tensor with memory of its own, got one without ({type(x).__name__}: fake, nested, "
@@ -267,17 +280,51 @@ def numpy_dtype(dtype: DType) -> Any:
     return numpy.dtype(NUMPY_NAMES[dtype])
 
 
-def empty(library: str, shape: Sequence[int], dtype: DType) -> Array:
-    """A new dense array of a library, not initialised. JAX gets a NumPy array, turned over by `give`."""
+def allocator(library: str, shape: Sequence[int], dtype: DType) -> Callable[[], Any]:
+    """What makes a new dense array of a library, not initialised. JAX gets a NumPy array, turned over by `give`."""
     if library == "torch":
         torch = importlib.import_module("torch")
-        return of_torch("out", torch.empty(tuple(shape), dtype=getattr(torch, NUMPY_NAMES[dtype])))
+        kind = getattr(torch, NUMPY_NAMES[dtype])
+        return functools.partial(torch.empty, *shape, dtype=kind, device=torch.device("cpu"))
     import numpy
 
-    array = numpy.empty(tuple(shape), numpy_dtype(dtype))
-    strides = tuple(s // array.itemsize for s in array.strides)
-    pointer = array.__array_interface__["data"][0]
-    return Array(pointer, dtype, array.shape, strides, array, library)
+    return functools.partial(numpy.empty, tuple(shape), numpy_dtype(dtype))
+
+
+def address_of(library: str) -> Callable[[Any], int]:
+    """What tells the address of an array of a library."""
+    match library:
+        case "torch":
+            return operator.methodcaller("data_ptr")
+        case "cupy":
+            return operator.attrgetter("data.ptr")
+        case _:
+            return numpy_address
+
+
+def numpy_address(x: Any) -> int:
+    """The address of a NumPy array, by the array interface's C struct: it is read in half the time of the dictionary."""
+    capsule = x.__array_struct__
+    return ctypes.c_void_p.from_address(_struct()(capsule, None) + _DATA).value or 0
+
+
+_DATA = 24 + 2 * ctypes.sizeof(ctypes.c_void_p)
+"""Where the pointer is, after four integers, flags and the pointers to shape and strides."""
+
+
+@functools.cache
+def _struct() -> Any:
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return read
+
+
+def fresh(library: str, x: Any, dtype: DType) -> Array:
+    """The description of a new array."""
+    if library == "torch":
+        return of_torch("out", x)
+    strides = tuple(s // x.itemsize for s in x.strides)
+    return Array(numpy_address(x), dtype, x.shape, strides, x, library)
 
 
 def give(array: Array) -> Any:
@@ -289,14 +336,23 @@ def give(array: Array) -> Any:
     return array.owner
 
 
+def reach(x: Array) -> tuple[int, int]:
+    """The first byte of an array and the one after its last, counted from its address."""
+    size = SIZES[x.dtype]
+    steps = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
+    if 0 in x.shape:
+        return 0, 0
+    return sum(min(s, 0) for s in steps) * size, (sum(max(s, 0) for s in steps) + 1) * size
+
+
 def overlap(x: Array, y: Array) -> bool:
     """Whether two arrays share an element. Where that is too hard to say, they do."""
     import numpy
 
     if not math.prod(x.shape) or not math.prod(y.shape) or x.device != y.device:
         return False
-    (a0, a1), (b0, b1) = _extent(x), _extent(y)
-    if a1 <= b0 or b1 <= a0:
+    (a0, a1), (b0, b1) = reach(x), reach(y)
+    if x.pointer + a1 <= y.pointer + b0 or y.pointer + b1 <= x.pointer + a0:
         return False
     if x.device is not None:
         return True
@@ -319,11 +375,3 @@ def repeats(x: Array) -> bool:
             return True
         reach += (n - 1) * step
     return reach == 0 and len(steps) > 0
-
-
-def _extent(x: Array) -> tuple[int, int]:
-    """The first byte of an array and the one after its last."""
-    size = SIZES[x.dtype]
-    steps = [(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True)]
-    low, high = sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)
-    return x.pointer + low * size, x.pointer + (high + 1) * size

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from tilec import gpu
 from tilec.arrays import Array, view
@@ -19,8 +20,30 @@ CPU_FORMS = ("llvm", "asm")
 GPU_FORMS = ("cuda", "ptx", "sass")
 """The forms of code for a GPU, as text."""
 
-Runner = Callable[[Mapping[str, Array], Mapping[str, Number], Mapping[str, Array]], None]
-"""Runs a kernel: tensors, scalars and outputs by name. It writes the outputs."""
+Launch = Callable[[Sequence[int]], None]
+"""Runs a call that was made ready, given the addresses of its tensors and then of its outputs."""
+
+
+class Runner(Protocol):
+    """Runs a kernel."""
+
+    def __call__(
+        self,
+        tensors: Mapping[str, Array],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, Array],
+    ) -> None:
+        """Runs it on tensors and scalars by name; writes the outputs."""
+        ...
+
+    def ready(
+        self,
+        tensors: Mapping[str, Array],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, Array],
+    ) -> Launch | None:
+        """Decides all that does not depend on where the arrays are; None where nothing can be."""
+        ...
 
 
 def check_target(target: str) -> None:
@@ -127,40 +150,37 @@ def runner(
         from tilec.backends.cuda.target import Online
 
         return execute.executable(kernel, target, schedule, Online(*online) if online else None)
-    return _cpu(kernel) if target == "cpu" else _reference(kernel)
+    if target == "cpu":
+        from tilec.backends.cpu.target import compile
+
+        return compile(kernel)
+    return _Reference(kernel)
 
 
-def _reference(kernel: Kernel) -> Runner:
-    def run(
-        tensors: Mapping[str, Array], scalars: Mapping[str, Number], outputs: Mapping[str, Array]
+@dataclass(frozen=True)
+class _Reference:
+    """The interpreter, which wants the arrays themselves."""
+
+    kernel: Kernel
+
+    def __call__(
+        self,
+        tensors: Mapping[str, Array],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, Array],
     ) -> None:
         import numpy
 
         from tilec.backends.reference import interpreter
 
-        outcome = interpreter.run(kernel, {n: a.numpy() for n, a in tensors.items()}, scalars)
+        arrays = {n: a.numpy() for n, a in tensors.items()}
+        outcome = interpreter.run(self.kernel, arrays, scalars)
         with numpy.errstate(all="ignore"):
             for name, array in outputs.items():
                 array.numpy()[...] = outcome.outputs[name]
 
-    return run
-
-
-def _cpu(kernel: Kernel) -> Runner:
-    from tilec.backends.cpu.target import compile
-    from tilec.backends.cpu.view import View
-
-    executable = compile(kernel)
-
-    def views(arrays: Mapping[str, Array]) -> dict[str, View]:
-        return {n: View(a.pointer, a.dtype, a.shape, a.strides) for n, a in arrays.items()}
-
-    def run(
-        tensors: Mapping[str, Array], scalars: Mapping[str, Number], outputs: Mapping[str, Array]
-    ) -> None:
-        executable(views(tensors), scalars, views(outputs))
-
-    return run
+    def ready(self, tensors: object, scalars: object, outputs: object) -> None:
+        return None
 
 
 def source(kernel: Kernel, form: str) -> str:

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilec import arrays
@@ -58,17 +59,29 @@ def _of_cupy(name: str, x: Any, library: str) -> Array:
     )
 
 
-def empty(library: str, device: int, shape: Sequence[int], dtype: DType) -> Array:
-    """A new dense array of a library on a device, not initialised."""
+def allocator(library: str, device: int, shape: Sequence[int], dtype: DType) -> Callable[[], Any]:
+    """What makes a new dense array of a library on a device, not initialised."""
+    size = tuple(shape)
     if library == "torch":
         torch = importlib.import_module("torch")
-        made = torch.empty(
-            tuple(shape), dtype=getattr(torch, NUMPY_NAMES[dtype]), device=f"cuda:{device}"
-        )
-        return arrays.of_torch("out", made)
-    c = _cupy()
-    with c.cuda.Device(device):
-        return _of_cupy("out", c.empty(tuple(shape), arrays.numpy_dtype(dtype)), library)
+        kind, place = getattr(torch, NUMPY_NAMES[dtype]), torch.device("cuda", device)
+        return functools.partial(torch.empty, size, dtype=kind, device=place)
+    from tilec.backends.cuda import launch
+
+    c, kind = _cupy(), arrays.numpy_dtype(dtype)
+
+    def make() -> Any:
+        if launch.is_current(device):
+            return c.empty(size, kind)
+        with launch.on(device):
+            return c.empty(size, kind)
+
+    return make
+
+
+def fresh(library: str, x: Any) -> Array:
+    """The description of a new array."""
+    return arrays.of_torch("out", x) if library == "torch" else _of_cupy("out", x, library)
 
 
 # ---- from this computer's memory and back, where a command is asked to

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilec import backend, binding, bounds, choices, pipeline, scalar
-from tilec.arrays import Array, device_of, give, view
+from tilec.arrays import Array, check_gradient, device_of, give, reach, view
 from tilec.dtypes import DType, kind
 from tilec.errors import (
     ArgumentError,
@@ -20,7 +20,8 @@ from tilec.errors import (
 )
 from tilec.ir import Argument, Tensor
 from tilec.ir import Kernel as IR
-from tilec.results import Result, given, new
+from tilec.repeat import Look, Ready, Repeats
+from tilec.results import Result, given, makers, new
 from tilec.scalar import Number, Scalar
 from tilec.source import Source
 
@@ -92,8 +93,11 @@ class Kernel:
         self._signature = source.signature
         self._lowered: dict[tuple[DType, ...], IR] = {}
         self._online: dict[tuple[DType, ...], IR] = {}
+        self._checked: dict[tuple[DType, ...], tuple[bounds.Index, ...]] = {}
+        self._static: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._ready: dict[object, tuple[IR, backend.Runner]] = {}
         self._plans: dict[object, Plan] = {}
+        self._repeats = Repeats(source.signature)
 
     # ---- the signature
 
@@ -172,13 +176,46 @@ class Kernel:
         in the order of the signature. One output comes as an array, several as a tuple. Raises ArgumentError for
         arguments that do not fit, UnsupportedError and ResourceError for what the target cannot do.
         """
+        look = self._repeats.look(tensors, named, out)
+        ready = None if look is None else self._repeats.find(look)
+        if look is None or ready is None:
+            return self._first(tensors, named, out, look)
+        return ready(look[1], out)
+
+    def _first(
+        self, tensors: Sequence[Any], named: Mapping[str, Any], out: Any, look: Look | None
+    ) -> Any:
+        """A call that is checked in full; others that look like it will be repeats."""
         plan, arrays = self._planned(tensors, named)
         results = new(plan.outputs, arrays) if out is None else given(plan.outputs, arrays, out)
-        plan.run(arrays, plan.bound.scalars, results)
+        launch = None if look is None else plan.run.ready(arrays, plan.bound.scalars, results)
+        if look is None or launch is None:
+            plan.run(arrays, plan.bound.scalars, results)
+        else:
+            launch([a.pointer for a in (*arrays.values(), *results.values())])
+            self._keep(look, launch, plan, arrays, {} if out is None else results)
         if out is not None:
             return out
         values = tuple(give(a) for a in results.values())
         return values[0] if len(values) == 1 else values
+
+    def _keep(
+        self,
+        look: Look,
+        launch: backend.Launch,
+        plan: Plan,
+        arrays: Mapping[str, Array],
+        given: Mapping[str, Array],
+    ) -> None:
+        """Remembers a call, unless it ran on copies of arrays that tilec cannot take as they are."""
+        seen = [a.pointer for a in (*arrays.values(), *given.values())]
+        if seen != look[1]:
+            return
+        if given:
+            spans = tuple(reach(a) for a in (*arrays.values(), *given.values()))
+            self._repeats.keep(look, Ready(launch, reach=spans))
+        else:
+            self._repeats.keep(look, Ready(launch, make=makers(plan.outputs, arrays)))
 
     def plan(self, *tensors: Any, **named: Any) -> Plan:
         """What a call with these arguments would run. Raises what the call would."""
@@ -190,6 +227,8 @@ class Kernel:
         given = binding.by_name(self._signature, tensors, named)
         names = self._signature.tensors
         target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
+        for n in names:
+            check_gradient(n, given[n])
         arrays = {n: backend.see(n, given[n], target) for n in names}
         return self._plan(target, arrays, binding.numbers(self._signature, given)), arrays
 
@@ -212,10 +251,24 @@ class Kernel:
     ) -> Plan:
         kernel = self._typed(arrays)
         bound = binding.bind(kernel, arrays, scalars)
-        bounds.check(kernel, bounds.indices(kernel), bound)
+        bounds.check(kernel, self._indices(kernel), bound)
         outputs = self._results(kernel, bound)
         tuned = self._tuned(target, kernel, bound.sizes)
         return Plan(bound, *self._compiled(target, kernel, bound.sizes, tuned), outputs, tuned)
+
+    def _fixed(self, online: IR, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes that code is compiled for."""
+        types: tuple[str, ...] = tuple(t.dtype for t in online.tensors.values())
+        if types not in self._static:
+            self._static[types] = pipeline.module("specialise").static_dims(online)
+        return {d: sizes[d] for d in self._static[types]}
+
+    def _indices(self, kernel: IR) -> tuple[bounds.Index, ...]:
+        """The indices whose range is checked at a call."""
+        types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
+        if types not in self._checked:
+            self._checked[types] = bounds.indices(kernel)
+        return self._checked[types]
 
     @staticmethod
     def _results(kernel: IR, bound: binding.Bound) -> tuple[Result, ...]:
@@ -255,7 +308,7 @@ class Kernel:
         if as_written:
             return self._ready[key]
         online = self._after_tensor_passes(types, kernel)
-        fixed = _fixed(online, sizes)
+        fixed = self._fixed(online, sizes)
         tile = self._tile if tuned is None else dict(tuned.choice.tile)
         schedule = self._schedule if tuned is None else dict(tuned.choice.schedule)
         key += (*fixed.items(), *tile.items(), *schedule.items())
@@ -274,7 +327,7 @@ class Kernel:
         from tilec.tuning import use  # the tuner's parts, not needed where nothing was ever tuned
 
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
-        return use.winner(kernel, online, sizes, _fixed(online, sizes), target)
+        return use.winner(kernel, online, sizes, self._fixed(online, sizes), target)
 
     def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
         if types not in self._online:
@@ -482,12 +535,8 @@ class Kernel:
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
-        return call.tune(_fixed(online, bound.sizes), options)
-
-
-def _fixed(online: IR, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that code is compiled for."""
-    return {d: sizes[d] for d in pipeline.module("specialise").static_dims(online)}
+        self._repeats.clear()
+        return call.tune(self._fixed(online, bound.sizes), options)
 
 
 def _last(stages: Iterator[tuple[str, IR]]) -> IR:

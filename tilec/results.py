@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tilec import gpu
-from tilec.arrays import Array, empty, overlap, repeats, view
+from tilec import arrays, gpu
+from tilec.arrays import Array, overlap, repeats, view
 from tilec.dtypes import SIZES, DType
 from tilec.errors import ArgumentError, ResourceError
 
@@ -22,21 +22,53 @@ class Result:
     shape: tuple[int, ...]
 
 
-def new(outputs: Sequence[Result], tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """New arrays of the library of the first tensor. Raises ResourceError where there is no memory for one."""
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes the new array of an output, of a library and on a device (None: in this computer's memory)."""
+
+    result: Result
+    library: str
+    device: int | None
+    allocate: Callable[[], Any]
+    address: Callable[[Any], int]
+
+    def __call__(self) -> Any:
+        """The array, not initialised. Raises ResourceError where there is no memory for it."""
+        try:
+            return self.allocate()
+        except (MemoryError, RuntimeError, ValueError) as e:
+            r = self.result
+            size = math.prod(r.shape) * SIZES[r.dtype]
+            raise ResourceError(
+                f"output {r.name} of shape {r.shape} takes {size:,} bytes: {e}"
+            ) from e
+
+    def array(self) -> Array:
+        """The same, and its description."""
+        if self.device is None:
+            return arrays.fresh(self.library, self(), self.result.dtype)
+        return gpu.fresh(self.library, self())
+
+
+def makers(outputs: Sequence[Result], tensors: Mapping[str, Array]) -> tuple[Maker, ...]:
+    """What makes the outputs of a call, as arrays of the library of its first tensor."""
     first = next(iter(tensors.values()), None)
     library, device = ("numpy", None) if first is None else (first.library, first.device)
-    return {r.name: _new(library, device, r) for r in outputs}
+    address = arrays.address_of(library)
+    return tuple(
+        Maker(r, library, device, _allocator(library, device, r), address) for r in outputs
+    )
 
 
-def _new(library: str, device: int | None, r: Result) -> Array:
-    try:
-        if device is not None:
-            return gpu.empty(library, device, r.shape, r.dtype)
-        return empty(library, r.shape, r.dtype)
-    except (MemoryError, RuntimeError, ValueError) as e:
-        size = math.prod(r.shape) * SIZES[r.dtype]
-        raise ResourceError(f"output {r.name} of shape {r.shape} takes {size:,} bytes: {e}") from e
+def _allocator(library: str, device: int | None, r: Result) -> Callable[[], Any]:
+    if device is not None:
+        return gpu.allocator(library, device, r.shape, r.dtype)
+    return arrays.allocator(library, r.shape, r.dtype)
+
+
+def new(outputs: Sequence[Result], tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """New arrays of the library of the first tensor. Raises ResourceError where there is no memory for one."""
+    return {m.result.name: m.array() for m in makers(outputs, tensors)}
 
 
 def given(outputs: Sequence[Result], tensors: Mapping[str, Array], out: Any) -> dict[str, Array]:
@@ -44,17 +76,18 @@ def given(outputs: Sequence[Result], tensors: Mapping[str, Array], out: Any) -> 
 
     Raises ArgumentError for one that does not fit its output, cannot be written, or shares memory with another array.
     """
-    arrays: Sequence[Any] = (out,)
+    listed: Sequence[Any] = (out,)
     if len(outputs) > 1:
-        arrays = cast("Sequence[Any]", out) if isinstance(out, (tuple, list)) else ()
-    if len(arrays) != len(outputs):
+        listed = cast("Sequence[Any]", out) if isinstance(out, (tuple, list)) else ()
+    if len(listed) != len(outputs):
         raise ArgumentError(
             f"argument out: expected a tuple of {len(outputs)} arrays, one per output"
         )
     on_gpu = any(a.device is not None for a in tensors.values())
     see = gpu.view if on_gpu else view
     results: dict[str, Array] = {}
-    for r, x in zip(outputs, arrays, strict=True):
+    for r, x in zip(outputs, listed, strict=True):
+        arrays.check_gradient(f"out ({r.name})", x)
         array = see(f"out ({r.name})", x)
         results[r.name] = _checked(r, array, {**tensors, **results})
     return results

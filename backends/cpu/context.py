@@ -1,7 +1,7 @@
 """The block of 64-bit words through which the host tells a kernel's code what differs from call to call.
 
 Sizes, scalar arguments, and the addresses, shapes and strides of tensors each have a slot. Slot 0 is the counter from
-which workers take tasks, slot 1 the number of tasks.
+which workers take tasks, slot 1 the number of tasks; then come the addresses: of parameters, outputs and buffers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from tilec.ir import Buffer, Grid, Kernel
 Key: TypeAlias = tuple[str, str | int] | tuple[str, str | int, str | int]
 COUNTER: Key = ("counter", 0)
 TASKS: Key = ("tasks", 0)
+ADDRESSES = 2
+"""The slot of the first address."""
 
 
 class Context:
@@ -43,6 +45,8 @@ def ranks(kernel: Kernel) -> dict[str, int]:
 def _keys(kernel: Kernel) -> Iterator[Key]:
     yield COUNTER
     yield TASKS
+    for name in ranks(kernel):
+        yield "pointer", name
     for axis in kernel.axes:
         yield "extent", axis.name
     for name in kernel.dims:
@@ -50,7 +54,6 @@ def _keys(kernel: Kernel) -> Iterator[Key]:
     for name in kernel.arguments:
         yield "scalar", name
     for name, rank in ranks(kernel).items():
-        yield "pointer", name
         for k in range(rank):
             yield "shape", name, k
             yield "stride", name, k

@@ -67,9 +67,10 @@ def run(address: int, context: int, scratch: int, workers: int | None = None) ->
     an earlier call left there. Returns when every thread is done. Raises MemoryError where the caller gets no scratch
     memory.
     """
-    wanted = threads() if workers is None else min(workers, threads())
+    wanted = 1 if workers == 1 else threads() if workers is None else min(workers, threads())
     pool = _pool()
-    pool.grow(wanted - 1)
+    if pool.started < wanted - 1:
+        pool.grow(wanted - 1)
     if pool.call(address, context, scratch, min(wanted - 1, pool.started)) == NO_MEMORY:
         raise MemoryError(f"no {scratch} bytes of scratch memory")
 

@@ -8,12 +8,14 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tilec import scalar, text
 from tilec.backends.cpu import jit, pool
-from tilec.backends.cpu.context import COUNTER, TASKS, Context
+from tilec.backends.cpu.context import ADDRESSES, Context
 from tilec.backends.cpu.view import View
 from tilec.dtypes import SIZES
 from tilec.ir import Buffer, Grid, Kernel
@@ -58,7 +60,7 @@ class Executable:
         self._grids = [op for op in kernel.body if isinstance(op, Grid)]
         self._workers = [code.address(name) for name in workers]
         self._buffers = [op for op in kernel.body if isinstance(op, Buffer)]
-        self._layouts: dict[object, _Layout] = {}
+        self._known: dict[object, _Prepared] = {}
 
     def __call__(
         self,
@@ -71,27 +73,27 @@ class Executable:
         Any strides and lengths will do, as long as they fit the signature; that is checked by `tilec.kernel`. Scalars not
         given take their defaults.
         """
+        k = self._kernel
+        arrays = [*(tensors[n] for n in k.tensors), *(outputs[o.name] for o in k.outputs)]
+        self.ready(tensors, scalars, outputs)([v.pointer for v in arrays])
+
+    def ready(
+        self,
+        tensors: Mapping[str, View],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, View],
+    ) -> _Prepared:
+        """What is common to calls of this layout, made at the first one; a call takes the addresses in
+        the order of the signature."""
         views = {**tensors, **outputs}
         shapes = tuple((name, v.shape, v.strides) for name, v in views.items())
-        key = (shapes, tuple(scalars.items()), tuple(map(type, scalars.values())))
-        layout = self._layouts.get(key)
-        if layout is None:
-            if len(self._layouts) >= REMEMBERED:
-                self._layouts.clear()
-            layout = self._layouts[key] = self._layout(tensors, scalars, views)
-        words = (ctypes.c_int64 * len(self._context)).from_buffer_copy(layout.words)
-        memory: list[bytearray] = []
-        for name, v in views.items():
-            words[self._context.slots["pointer", name]] = v.pointer
-        for name, size in layout.buffers:
-            memory.append(bytearray(size + 64))
-            address = ctypes.addressof(ctypes.c_char.from_buffer(memory[-1]))
-            words[self._context.slots["pointer", name]] = -(-address // 64) * 64
-        for worker, tasks in zip(self._workers, layout.tasks, strict=True):
-            if not tasks:
-                continue
-            words[self._context.slots[COUNTER]], words[self._context.slots[TASKS]] = 0, tasks
-            pool.run(worker, ctypes.addressof(words), self._scratch, tasks)
+        key = (shapes, tuple(scalars.items()), tuple(map(repr, scalars.values())))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            found = self._known[key] = self._prepare(tensors, scalars, views)
+        return found
 
     def sizes(
         self, tensors: Mapping[str, View], scalars: Mapping[str, Number]
@@ -109,9 +111,9 @@ class Executable:
                 out[name] = scalar.evaluate(argument.default, out)
         return out
 
-    def _layout(
+    def _prepare(
         self, tensors: Mapping[str, View], scalars: Mapping[str, Number], views: Mapping[str, View]
-    ) -> _Layout:
+    ) -> _Prepared:
         slots, sizes = self._context.slots, self.sizes(tensors, scalars)
         words = (ctypes.c_int64 * len(self._context))()
         extents = {a.name: max(0, int(scalar.evaluate(a.extent, sizes))) for a in self._kernel.axes}
@@ -123,12 +125,12 @@ class Executable:
         for axis, n in extents.items():
             words[slots["extent", axis]] = n
         shapes = {name: (v.shape, v.strides) for name, v in views.items()}
-        buffers: list[tuple[str, int]] = []
+        buffers: list[int] = []
         for op in self._buffers:
             shape = tuple(extents[a] for a in op.result.type.axes)
             strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
             shapes[op.result.name] = (shape, strides)
-            buffers.append((op.result.name, math.prod(shape) * SIZES[op.result.type.dtype]))
+            buffers.append(math.prod(shape) * SIZES[op.result.type.dtype])
         for name, (shape, strides) in shapes.items():
             for k, (n, step) in enumerate(zip(shape, strides, strict=True)):
                 words[slots["shape", name, k]], words[slots["stride", name, k]] = n, step
@@ -138,14 +140,54 @@ class Executable:
             for axis, n in counts:
                 words[slots["tiles", number, axis]] = n
             tasks.append(math.prod(n for _, n in counts))
-        return _Layout(bytes(words), buffers, tasks)
+        return _Prepared(
+            code=self._code,
+            words=words,
+            buffers=tuple(buffers),
+            jobs=tuple((w, n) for w, n in zip(self._workers, tasks, strict=True) if n),
+            scratch=self._scratch,
+        )
 
 
-class _Layout:
-    """The context of a call but for addresses, the bytes of each buffer, and the tasks of each grid."""
+class _Prepared:
+    """A call but for addresses. `words`: its context; `buffers`: the bytes of each intermediate tensor; `jobs`: the worker
+    of each grid that has tasks, and their number.
 
-    def __init__(self, words: bytes, buffers: list[tuple[str, int]], tasks: list[int]) -> None:
-        self.words, self.buffers, self.tasks = words, buffers, tasks
+    Threads that call at once each take a context of their own.
+    """
+
+    def __init__(
+        self,
+        code: jit.Code,
+        words: ctypes.Array[ctypes.c_int64],
+        buffers: tuple[int, ...],
+        jobs: tuple[tuple[int, int], ...],
+        scratch: int,
+    ) -> None:
+        self._code = code  # whose functions the jobs are
+        self._words, self._buffers, self._jobs, self._scratch = words, buffers, jobs, scratch
+        self._free: deque[tuple[Any, int]] = deque()
+
+    def __call__(self, addresses: Sequence[int]) -> None:
+        """Runs the call on arrays at these addresses."""
+        context = self._free.pop() if self._free else self._context()
+        words, place = context
+        memory = [bytearray(size + 64) for size in self._buffers]
+        if memory:
+            addresses = [*addresses, *map(_aligned, memory)]
+        words[ADDRESSES : ADDRESSES + len(addresses)] = addresses
+        for worker, tasks in self._jobs:
+            words[0], words[1] = 0, tasks  # COUNTER and TASKS
+            pool.run(worker, place, self._scratch, tasks)
+        self._free.append(context)
+
+    def _context(self) -> tuple[Any, int]:
+        words = type(self._words).from_buffer_copy(self._words)
+        return words, ctypes.addressof(words)
+
+
+def _aligned(memory: bytearray) -> int:
+    return -(-ctypes.addressof(ctypes.c_char.from_buffer(memory)) // 64) * 64
 
 
 def _word(x: Number, type: str) -> int:

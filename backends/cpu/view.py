@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tilec.dtypes import DType
+from typing import Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Protocol):
     """A tensor: the address of its first element, and its shape and strides, in elements."""
 
-    pointer: int
-    dtype: DType
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...

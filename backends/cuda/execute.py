@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,9 +11,11 @@ from typing import Any
 from tilec.arrays import Array
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, launch, nvrtc
+from tilec.backends.cuda.block import Address
+from tilec.backends.cuda.prepared import Prepared, Step
 from tilec.backends.cuda.target import Code, Online, chosen, compiled, fast, fast_fields, general
 from tilec.dtypes import SIZES
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Grid, Kernel
 from tilec.scalar import Number
 
@@ -22,12 +23,10 @@ MOST_BLOCKS = 1 << 30
 RESIDENT = 4
 """Blocks per multiprocessor where each needs a workspace of its own."""
 ALIGN = 256
-REMEMBERED = 256
+REMEMBERED = 64
 """How many different calls (layouts, scalars, addresses) a kernel remembers."""
 SHORT = 1024
 """The default schedule of the fast emitter is one for sizes up to this, and another one beyond."""
-WORKSPACE = " workspace"
-"""The key of the workspace among the buffers; no tensor is called so."""
 
 
 @dataclass(frozen=True)
@@ -36,35 +35,14 @@ class Loaded:
 
     code: Code
     kernels: dict[int, launch.Kernel]
-    counters: dict[int, Any] = field(default_factory=dict[int, Any])
-
-    def counter(self, stream: Any) -> int:
-        """The address of a stream's words: what the fast kernels deal their tiles from, and the flag by which they ask for
-        the exact ones to run, with the number of blocks of these that are done."""
-        key = int(getattr(stream, "ptr", 0))
-        if key not in self.counters:
-            self.counters[key] = launch.cupy().zeros(3, "uint32")
-        return int(self.counters[key].data.ptr)
 
 
 @dataclass(frozen=True)
-class Template:
-    """What calls on arrays of one layout have in common: the argument struct, where the addresses go in it, the number
-    of blocks of each kernel, and where each intermediate tensor lies in `size` bytes of scratch memory. `exact`: what
-    runs where the fast kernels find that what is absent may have come into a result."""
+class Part:
+    """What some code does in calls of one layout: its launches, and the scratch memory that it needs."""
 
-    loaded: Loaded
-    packed: bytes
-    pointers: dict[str, int]
-    blocks: dict[int, int]
-    views: dict[str, Array]
-    sizes: dict[str, Number]
-    offsets: dict[str, int]
+    steps: tuple[Step, ...]
     size: int
-    exact: Template | None = None
-    fast_arguments: dict[object, dict[int, tuple[Any, ...]]] = field(
-        default_factory=dict[object, Any]
-    )
 
 
 @dataclass
@@ -77,7 +55,7 @@ class Executable:
     emitter: str | None
     online: Online | None
     loaded: dict[object, Loaded] = field(default_factory=dict[object, Loaded])
-    templates: dict[object, Template] = field(default_factory=dict[object, Template])
+    known: dict[object, Prepared] = field(default_factory=dict[object, Prepared])
     quick: dict[object, Code | str] = field(default_factory=dict[object, Any])
 
     @functools.cached_property
@@ -94,88 +72,97 @@ class Executable:
         outputs: Mapping[str, Array],
     ) -> None:
         """Runs the kernel on the current stream: reads `tensors`, writes `outputs`, both by name."""
+        prepared = self.ready(tensors, scalars, outputs)
+        prepared([a.pointer for a in (*tensors.values(), *outputs.values())])
+
+    def ready(
+        self,
+        tensors: Mapping[str, Array],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, Array],
+    ) -> Prepared:
+        """What is common to calls of this layout, made at the first one; a call takes the addresses in order."""
         arrays = {**tensors, **outputs}
         device, library = place_of(arrays)
-        with launch.on(device):
-            template = self.template(device, tensors, scalars, arrays)
-            stream = launch.stream(library, device)
-            memory, address = scratch(library, device, template.size)
-            self.run(template, arrays, address, stream)
-            if template.exact is not None:
-                more, address = scratch(library, device, template.exact.size)
-                redo = template.loaded.counter(stream) + 4
-                self.run(template.exact, arrays, address, stream, redo)
-                del more
-            del memory
-
-    def template(
-        self,
-        device: int,
-        tensors: Mapping[str, Array],
-        scalars: Mapping[str, Number],
-        arrays: Mapping[str, Array],
-    ) -> Template:
-        """What is common to calls of this layout; made at the first one."""
-        aligned = tuple(a.pointer % 16 == 0 for a in arrays.values())
-        layout = tuple((a.shape, a.strides) for a in arrays.values())
-        key = (device, layout, aligned, tuple(map(repr, scalars.values())))
-        found = self.templates.get(key)
+        layout = tuple((a.shape, a.strides, a.pointer % 16) for a in arrays.values())
+        key = (device, library, layout, tuple(map(repr, scalars.values())))
+        found = self.known.get(key)
         if found is None:
-            found = self.new_template(device, tensors, scalars, arrays)
-            while len(self.templates) >= REMEMBERED:
-                self.templates.pop(next(iter(self.templates)), None)
-            self.templates[key] = found
+            views = {n: replace(a, owner=None) for n, a in arrays.items()}
+            with launch.on(device):
+                found = self.prepare(device, library, tensors, scalars, views)
+            while len(self.known) >= REMEMBERED:
+                self.known.pop(next(iter(self.known)), None)
+            self.known[key] = found
         return found
 
-    def new_template(
+    def prepare(
         self,
         device: int,
+        library: str,
         tensors: Mapping[str, Array],
         scalars: Mapping[str, Number],
         arrays: Mapping[str, Array],
-    ) -> Template:
+    ) -> Prepared:
         known = call.sizes(self.kernel, tensors, scalars)
+        part = functools.partial(self.part, device, library)
         code = self.fast_code(device, known, arrays)
-        if code is None:
-            return self.template_of(device, self.general_code(device), known, arrays)
-        made = self.template_of(device, code, known, arrays)
-        if not any(s.watched for s in code.fast.values()):
-            return made
-        exact = self.template_of(device, self.general_code(device), known, arrays)
-        most = RESIDENT * launch.processors(device)
-        return replace(
-            made, exact=replace(exact, blocks={n: min(b, most) for n, b in exact.blocks.items()})
+        parts = [part(code or self.general_code(device), known, arrays)]
+        if code is not None and any(s.watched for s in code.fast.values()):
+            parts.append(part(self.general_code(device), known, arrays, redo=True))
+        steps = tuple(s for p in parts for s in p.steps)
+        return Prepared(device, library, steps, max(p.size for p in parts))
+
+    def part(
+        self,
+        device: int,
+        library: str,
+        code: Code,
+        known: dict[str, Number],
+        arrays: Mapping[str, Array],
+        redo: bool = False,
+    ) -> Part:
+        """What some code does. `redo`: it runs only where the fast kernels found that what is absent may have come into
+        a result."""
+        loaded = self.load(device, library, code)
+        scratch, words = Address(len(arrays)), Address(len(arrays) + 1)
+        places = {name: Address(n) for n, name in enumerate(arrays)}
+        views, size = dict(arrays), 0
+        for name, view in _buffers(code, known).items():
+            views[name], places[name] = view, replace(scratch, plus=size)
+            size += -(-math.prod(view.shape) * SIZES[view.dtype] // ALIGN) * ALIGN
+        values = call.values(code.kernel, known, dict(views))
+        blocks = self.blocks(device, code, values, known, redo)
+        workspace = replace(scratch, plus=size)
+        size += max((blocks[n] * f.workspace for n, f in code.functions.items()), default=0)
+        asked = replace(words, plus=4) if redo else None
+        struct = code.arguments.parameter(values, places, workspace, asked)
+        given = dict.fromkeys(code.functions, (struct,))
+        if code.fast:
+            from tilec.backends.cuda.hopper import launch as hopper
+
+            given |= {
+                n: hopper.parameters(s, dict(views), known, places, words)
+                for n, s in code.fast.items()
+            }
+        grids = range(sum(isinstance(op, Grid) for op in code.kernel.body))
+        return Part(
+            tuple(Step(loaded.kernels[n], blocks[n], given[n]) for n in grids if blocks[n]), size
         )
 
-    def template_of(
-        self, device: int, code: Code, known: dict[str, Number], arrays: Mapping[str, Array]
-    ) -> Template:
-        """The template of some code."""
-        loaded = self.load(device, code)
-        views, offsets, size = dict(arrays), dict[str, int](), 0
-        for name, (dtype, shape) in call.buffers(code.kernel, known).items():
-            strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
-            views[name] = Array(0, dtype, shape, strides, None, "")
-            offsets[name] = size
-            size += -(-math.prod(shape) * SIZES[dtype] // ALIGN) * ALIGN
-        values = call.values(code.kernel, known, dict(views))
-        blocks = self.blocks(device, code, values, known)
-        offsets[WORKSPACE] = size
-        size += max((blocks[n] * f.workspace for n, f in code.functions.items()), default=0)
-        fields = code.arguments.fields
-        pointers = {f.key[1]: 8 * n for n, f in enumerate(fields) if f.key[0] == "pointer"}
-        pointers[WORKSPACE] = next(8 * n for n, f in enumerate(fields) if f.key == ("workspace",))
-        packed = code.arguments.pack(values)
-        return Template(loaded, packed, pointers, blocks, views, known, offsets, size)
-
     def blocks(
-        self, device: int, code: Code, values: call.Values, known: Mapping[str, Number]
+        self,
+        device: int,
+        code: Code,
+        values: call.Values,
+        known: Mapping[str, Number],
+        redo: bool,
     ) -> dict[int, int]:
         """The blocks of each grid's launch."""
         processors = launch.processors(device)
         out: dict[int, int] = {}
         for n, f in code.functions.items():
-            most = RESIDENT * processors if f.workspace else MOST_BLOCKS
+            most = RESIDENT * processors if f.workspace or redo else MOST_BLOCKS
             out[n] = min(int(values["tasks", str(n)]), most)
         if code.fast:
             from tilec.backends.cuda.hopper import launch as hopper
@@ -220,10 +207,7 @@ class Executable:
         code = self.quick[key]
         if isinstance(code, str):
             return code
-        views: dict[str, call.View] = dict(arrays)
-        for name, (dtype, shape) in call.buffers(code.kernel, known).items():
-            strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
-            views[name] = Array(0, dtype, shape, strides, None, "")
+        views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
         whys = (hopper.refusal(s, views, known) for s in code.fast.values())
         return next((w for w in whys if w), code)
 
@@ -233,61 +217,26 @@ class Executable:
         there = self.loaded.get(key)
         return there.code if there else general(self.kernel, arch)
 
-    def load(self, device: int, code: Code) -> Loaded:
-        """The code on a device."""
+    def load(self, device: int, library: str, code: Code) -> Loaded:
+        """The code on a device. Raises ResourceError where it would have to be loaded in the midst of a capture."""
         key: object = ("simt", device) if code.emitter == "simt" else (code.text, device)
         if key not in self.loaded:
+            if launch.capture(launch.stream(library, device)):
+                raise ResourceError(
+                    f"target cuda: {self.kernel.name} is not loaded yet, which cannot be done while a CUDA graph is being "
+                    "captured; call it once before the capture, on arrays like these"
+                )
             self.loaded[key] = _load(device, code)
         return self.loaded[key]
 
-    # ---- each call
 
-    def run(
-        self,
-        template: Template,
-        arrays: Mapping[str, Array],
-        address: int,
-        stream: Any,
-        redo: int = 0,
-    ) -> None:
-        """Launches the grids in order. `redo`: the address of a flag without which they do nothing; 0 for none."""
-        import numpy
-
-        there = template.loaded
-        packed = bytearray(template.packed)
-        for name, at in template.pointers.items():
-            pointer = arrays[name].pointer if name in arrays else address + template.offsets[name]
-            packed[at : at + 8] = pointer.to_bytes(8, "little")
-        packed[-8:] = redo.to_bytes(8, "little")
-        struct = (numpy.frombuffer(packed, f"V{len(packed)}"),)
-        given = self.fast_arguments(template, arrays, address, stream) if there.code.fast else {}
-        for n in range(sum(isinstance(op, Grid) for op in there.code.kernel.body)):
-            if template.blocks[n]:
-                there.kernels[n](template.blocks[n], given.get(n, struct), stream)
-
-    def fast_arguments(
-        self, template: Template, arrays: Mapping[str, Array], address: int, stream: Any
-    ) -> dict[int, tuple[Any, ...]]:
-        """The arguments of the fast kernels: tensor maps, which are worth remembering, and the rest."""
-        counter = template.loaded.counter(stream)
-        key = (counter, address, *(a.pointer for a in arrays.values()))
-        found = template.fast_arguments.get(key)
-        if found is not None:
-            return found
-        from tilec.backends.cuda.hopper import launch as hopper
-
-        views: dict[str, call.View] = {
-            n: arrays[n] if n in arrays else replace(v, pointer=address + template.offsets[n])
-            for n, v in template.views.items()
-        }
-        made = {
-            n: hopper.arguments(s, views, template.sizes, counter)
-            for n, s in template.loaded.code.fast.items()
-        }
-        while len(template.fast_arguments) >= REMEMBERED:
-            template.fast_arguments.pop(next(iter(template.fast_arguments)), None)
-        template.fast_arguments[key] = made
-        return made
+def _buffers(code: Code, known: Mapping[str, Number]) -> dict[str, Array]:
+    """The intermediate tensors, at no address yet."""
+    out: dict[str, Array] = {}
+    for name, (dtype, shape) in call.buffers(code.kernel, known).items():
+        strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+        out[name] = Array(0, dtype, shape, strides, None, "")
+    return out
 
 
 def _load(device: int, code: Code) -> Loaded:
@@ -304,7 +253,8 @@ def _load(device: int, code: Code) -> Loaded:
         )
     kernels: dict[int, launch.Kernel] = {}
     for unit, image in zip(code.units, images, strict=True):
-        made = launch.load(image, [(name, *wanted[name][1:]) for name in unit.names])
+        functions = [(name, *wanted[name][1:]) for name in unit.names]
+        made = launch.load(image, functions, code.note or f"emitter {code.emitter}")
         kernels |= {wanted[k.name][0]: k for k in made}
     return Loaded(code, kernels)
 
@@ -335,15 +285,3 @@ def place_of(arrays: Mapping[str, Array]) -> tuple[int, str]:
             "target cuda: the arrays are in this computer's memory; move them to the GPU, or use target='cpu'"
         )
     return first.device, first.library
-
-
-def scratch(library: str, device: int, size: int) -> tuple[Any, int]:
-    """Memory for intermediate tensors, of the caller's library, and its address."""
-    if not size:
-        return None, 0
-    if library == "torch":
-        torch = importlib.import_module("torch")
-        memory = torch.empty(size, dtype=torch.uint8, device=f"cuda:{device}")
-        return memory, int(memory.data_ptr())
-    memory = launch.cupy().empty(size, "uint8")
-    return memory, int(memory.data.ptr)

@@ -7,8 +7,10 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,47 +68,102 @@ def current_device() -> int:
     return int(cupy().cuda.runtime.getDevice())
 
 
-def on(device: int) -> AbstractContextManager[Any]:
+_known = threading.local()
+
+
+def is_current(device: int) -> bool:
+    """Whether a device is the current one of this thread, which has been on it before."""
+    return current_device() == device and device in getattr(_known, "devices", ())
+
+
+@contextmanager
+def on(device: int) -> Generator[None]:
     """Makes a device the current one for a while."""
-    return nullcontext() if current_device() == device else cupy().cuda.Device(device)
+    runtime, before = cupy().cuda.runtime, current_device()
+    runtime.setDevice(
+        device
+    )  # also where it is current: the driver wants a context of each thread, which this makes
+    _known.devices = {*getattr(_known, "devices", ()), device}
+    try:
+        yield
+    finally:
+        runtime.setDevice(before)
 
 
-def stream(library: str, device: int) -> Any:
-    """The stream on which the caller's library works at present."""
+def stream(library: str, device: int) -> int:
+    """The address of the stream on which the caller's library works at present."""
     if library == "torch" and "torch" in sys.modules:
-        return _external(int(sys.modules["torch"].cuda.current_stream(device).cuda_stream))
-    return cupy().cuda.get_current_stream()
+        return sys.modules["torch"].cuda.current_stream(device).cuda_stream
+    return cupy().cuda.get_current_stream().ptr
 
 
-@functools.lru_cache(maxsize=64)
-def _external(pointer: int) -> Any:
-    return cupy().cuda.ExternalStream(pointer)
+def capture(stream: int) -> int:
+    """A number for the CUDA graph that a stream is being captured into; 0 where it is not."""
+    if not cupy().cuda.runtime.streamIsCapturing(stream):
+        return 0
+    driver = importlib.import_module("cuda.bindings.driver")
+    status, _, number, *_ = driver.cuStreamGetCaptureInfo(stream)
+    return 1 if int(status) else int(number)
+
+
+recent: deque[str] = deque(maxlen=8)
+"""The kernels launched last, and their schedules, for errors that the device reports late."""
+LATE = (700, 702, *range(710, 720))
+"""What the driver says of a kernel that has gone wrong while it ran, at any later call."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loaded kernel: CuPy's function, and how it is launched."""
+    """A loaded kernel: CuPy's function, and how it is launched. `note`: its schedule."""
 
     function: Any
     name: str
     threads: int
     shared: int
+    note: str = ""
 
-    def __call__(self, blocks: int, arguments: Sequence[Any], stream: Any) -> None:
-        """Launches it. Arguments are NumPy arrays of size 1 (passed by value) and what else CuPy takes.
+    def __call__(self, blocks: int, table: int, stream: int) -> None:
+        """Launches it. `table`: the address of the addresses of its parameters.
 
-        Raises ResourceError where the device refuses the launch.
+        Raises ResourceError where the device refuses the launch, or says that an earlier kernel has failed.
         """
+        recent.append(self.label)
         try:
-            self.function((blocks,), (self.threads,), tuple(arguments), self.shared, stream)
-        except cupy().cuda.driver.CUDADriverError as e:
-            raise ResourceError(
-                f"target cuda: the launch of {self.name} failed ({e}); schedule: {blocks} blocks of {self.threads} "
-                f"threads, {self.shared:,} bytes of shared memory each"
-            ) from e
+            _start()(
+                self.function.ptr, blocks, 1, 1, self.threads, 1, 1, self.shared, stream, table, 0
+            )
+        except RuntimeError as e:  # the base of CuPy's own
+            raise self._failure(e, blocks) from e
+
+    def _failure(self, e: RuntimeError, blocks: int) -> ResourceError:
+        if getattr(e, "status", None) in LATE:
+            return late(e)
+        return ResourceError(
+            f"target cuda: the launch of {self.label} failed ({e}): {blocks:,} blocks of {self.threads} threads, "
+            f"{self.shared:,} bytes of shared memory each"
+        )
+
+    @functools.cached_property
+    def label(self) -> str:
+        """Its name and schedule."""
+        return f"{self.name} ({self.note})" if self.note else self.name
 
 
-def load(image: bytes, functions: Sequence[tuple[str, int, int]]) -> list[Kernel]:
+def late(e: Exception) -> ResourceError:
+    """The error for a kernel that failed while it ran; which one, only the order of the launches tells."""
+    last = list(dict.fromkeys(reversed(recent)))
+    names = f"; tilec launched last: {', '.join(last)}" if last else ""
+    return ResourceError(
+        f"target cuda: a kernel failed on the device ({e}){names}; with CUDA_LAUNCH_BLOCKING=1 the failing call raises"
+    )
+
+
+@functools.cache
+def _start() -> Any:
+    return importlib.import_module("cupy_backends.cuda.api.driver").launchKernel
+
+
+def load(image: bytes, functions: Sequence[tuple[str, int, int]], note: str = "") -> list[Kernel]:
     """The kernels of a cubin (or of PTX text), on the current device.
 
     `functions`: name, threads and bytes of dynamic shared memory of each. Raises ResourceError where the device lacks them.
@@ -125,5 +182,5 @@ def load(image: bytes, functions: Sequence[tuple[str, int, int]]) -> list[Kernel
                 f"target cuda: {name} needs {shared:,} bytes of shared memory per block, which this device does not "
                 f"give ({e})"
             ) from e
-        out.append(Kernel(function, name, threads, shared))
+        out.append(Kernel(function, name, threads, shared, note))
     return out

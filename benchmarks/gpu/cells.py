@@ -101,7 +101,8 @@ class Cell:
 
 
 def cells(tables: list[str], dtype: str, pattern: str | None = None) -> list[Cell]:
-    """The cells of some tables whose names have all words of a pattern such as `D128,causal`."""
+    """The cells of some tables whose names have all words of a pattern such as `D128,causal`. `64:8192` is the table of a
+    head size and a length."""
     words = [w for w in (pattern or "").split(",") if w]
     made = {
         "peers": _peers,
@@ -113,7 +114,8 @@ def cells(tables: list[str], dtype: str, pattern: str | None = None) -> list[Cel
         "errors": _errors,
         "bits": _bits,
     }
-    return [c for t in tables for c in made[t](dtype) if c.matches(words)]
+    found = [c for t in tables for c in (_sized(t, dtype) if ":" in t else made[t](dtype))]
+    return [c for c in found if c.matches(words)]
 
 
 def _name(*words: object) -> str:
@@ -133,6 +135,12 @@ def _grid(table: str, dtype: str, *peers: str) -> list[Cell]:
     return [
         _tokens(table, d, n, mask, dtype, peers) for d in WIDTHS for n in LENGTHS for mask in MASKS
     ]
+
+
+def _sized(table: str, dtype: str) -> list[Cell]:
+    """The two cells of `head size:length`."""
+    d, n = map(int, table.split(":"))
+    return [_tokens("peers", d, n, mask, dtype, ("cudnn", "fa4")) for mask in MASKS]
 
 
 def _peers(dtype: str) -> list[Cell]:

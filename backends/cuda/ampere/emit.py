@@ -116,7 +116,9 @@ class _Kernel(Loading):
         heads = " * ".join(f"({self.scope.extent(a).text})" for a, _ in self.others) or "1"
         out.add(f"const int heads = {heads};")
         out.add("const int tile = blockIdx.x;")
+        out.add(f"int {', '.join(self.places)};")
         self.locate()
+        self.name_places()
         first = f"origin + warp * {self.schedule.height} + (lane >> 2)"
         out.add(
             f"int row_i[{self.schedule.held}]; ROWS row_i[r] = {first} + 8 * r;   // {self.s.row}"

@@ -62,7 +62,13 @@ class Analysis:
     """A block and what is known of it before it is emitted."""
 
     def __init__(
-        self, scope: Scope, block: Block, registers: Registers, ragged: bool, first: bool
+        self,
+        scope: Scope,
+        block: Block,
+        registers: Registers,
+        ragged: bool,
+        first: bool,
+        guess: bool = False,
     ) -> None:
         self.scope, self.block, self.registers = scope, block, registers
         self.ragged, self.first = ragged, first
@@ -86,7 +92,9 @@ class Analysis:
         self.totals: dict[str, str] = {}
         self.pending: list[Root] = []
         self.factors: dict[str, float] = {}
-        exact = first or self.structure.precise
+        self.guesses = self._guesses() if first and guess and not s.precise else {}
+        self.exact_only = first and not self.guesses
+        exact = self.exact_only or s.precise
         self.rough = not exact and any(isinstance(op, If) for op in block.middle)
         self.conditions: list[str] = []
         self.keep = self._kept()
@@ -94,6 +102,30 @@ class Analysis:
         self.late = [n for n in self.keep if self.rough and self._bends(n)]
         self.needed = self._needed()
         self.cut = self._cut() if ragged else frozenset[str]()
+
+    def _guesses(self) -> dict[int, str]:
+        """For a first window, which begins from nothing: the slots of stale maxima, and what each is the maximum of.
+
+        A maximum over some columns may be as stale as one over earlier windows: the test is the same.
+        """
+        out: dict[int, str] = {}
+        for op in self.block.middle:
+            if not isinstance(op, If):
+                continue
+            reduced = {
+                o.result.name: str(o.args[0])
+                for o in op.orelse
+                if isinstance(o, Reduce) and o.fn in ("max", "maxnum")
+            }
+            for o in op.orelse:
+                if isinstance(o, Map) and o.fn == "max" and o.args[0] in self.block.args:
+                    slot = self.block.args.index(str(o.args[0]))
+                    if o.args[1] in reduced:
+                        out[slot] = reduced[str(o.args[1])]
+        empty = all(
+            s.init == (-math.inf if k in out else 0.0) for k, s in enumerate(self.structure.slots)
+        )
+        return out if empty else {}
 
     def _packs(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
         """The arrays that each fragment value is packed into."""
@@ -250,7 +282,7 @@ class Analysis:
                 assert isinstance(end, Yield)
                 todo += names_in(end.values)
                 seen.update(v.name for v in op.results)
-                if not self.first:
+                if not self.exact_only:
                     last = op.then[-1]
                     assert isinstance(last, Yield)
                     todo += [*names_in(last.values), *names_in((op.cond,))]

@@ -21,6 +21,7 @@ from tilec.backends.cuda.hopper.plan import (
     Hear,
     Issue,
     Loop,
+    Next,
     Plan,
     Query,
     Release,
@@ -49,6 +50,9 @@ def emit(plan: Plan) -> Source:
 
 class _Kernel(Loading):
     """Writes the whole text, and the computing warpgroups."""
+
+    following: list[str]
+    """The variables that say where the next tile is."""
 
     def source(self) -> Source:
         body = self.out
@@ -126,20 +130,6 @@ class _Kernel(Loading):
         out.add(f"const int heads = {heads};")
         out.add("const int tiles = row_tiles * heads;")
 
-    def next_tile(self) -> None:
-        """Goes on to the next tile of a computing warpgroup."""
-        if self.schedule.order == "static":
-            self.out.add("tile += gridDim.x; turn++;")
-            return
-        room = self.plan.rooms["tile"]
-        out = self.out
-        out.add(f"wait({self.barrier('tile_full', '(turn & 1)')}, (turn >> 1) & 1);")
-        out.add(
-            f"tile = __shfl_sync(FULL, shared_get(shared + {room.offset} + 4 * (turn & 1)), 0);"
-        )
-        out.add(f"if (lane == 0) arrive({self.barrier('tile_free', '(turn & 1)')});")
-        out.add("turn++;")
-
     def compute_role(self) -> None:
         out, c, s = self.out, self.schedule, self.s
         _, high = c.registers
@@ -170,11 +160,15 @@ class _Kernel(Loading):
             out.add(
                 f"if (w == {c.warpgroups - 1}) named_arrive(1, 256);   // the first turn is that of warpgroup 0"
             )
-        out.add("int tile = blockIdx.x;")
         out.add("int turn = 0;")
-        with out.block("while (tile < tiles)"):
+        self.name_places()
+        self.hear([f"int {x}" for x in self.places], alone=False)
+        with out.block("while (origin >= 0)"):
+            self.following = [self.names.fresh(f"next_{x}") for x in self.places]
+            out.add(f"int {', '.join(self.following)};")
             self.compute_tile()
-            self.next_tile()
+            pairs = zip(self.places, self.following, strict=True)
+            out.add(" ".join(f"{x} = {y};" for x, y in pairs))
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
@@ -185,7 +179,6 @@ class _Kernel(Loading):
 
     def compute_tile(self) -> None:
         out, s = self.out, self.s
-        self.locate()
         out.add(
             f"int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
         )
@@ -213,8 +206,8 @@ class _Kernel(Loading):
             for step in self.plan.steps:
                 self.step(step)
         with out.block("else"):
-            self.step(Query(True))
-            self.step(Query(False))
+            for step in (Query(True), Query(False), Next()):
+                self.step(step)
         if s.chosen:
             self.step(ending(s))
         BulkEpilogue(self.scope, self.plan, self.registers, self.maps).write()
@@ -227,6 +220,9 @@ class _Kernel(Loading):
                 out.add(f"wait({self.barrier('query_full', 'w')}, turn & 1);")
             case Query():
                 out.add(f"if (lane == 0) arrive({self.barrier('query_free', 'w')});")
+            case Next():
+                out.add("turn++;")
+                self.hear(self.following, alone=False)
             case Acquire():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
                 out.add(
@@ -329,7 +325,12 @@ class _Kernel(Loading):
         if step.part != "after":
             self.saved = dict(self.scope.values)
             self.emitter = BlockEmitter(
-                self.scope, block, self.registers, block.loop.ragged, step.first
+                self.scope,
+                block,
+                self.registers,
+                block.loop.ragged,
+                step.first,
+                self.schedule.guess,
             )
         if step.part in ("before", "all"):
             self.emitter.begin()

@@ -120,11 +120,13 @@ class Epilogue:
             row = self.scope.axes(x) == (self.s.row,)
             index = "[r]" if row else ""
             self.out.add(
-                f"float {self.inverse(x)}[{self.held}]; ROWS {self.inverse(x)}[r] = __frcp_rn({text}{index});"
+                f"float {self.inverse(x)}[{self.held}]; ROWS {self.inverse(x)}[r] = reciprocal({text}{index});"
             )
         through = self.through(op, feature, width)
         if through:
             self.begin_copy()
+        elif dtype != "f32":
+            self.begin_rows(op, feature, width)
         if divisors:
             tests = [
                 f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
@@ -182,17 +184,22 @@ class Epilogue:
     ) -> None:
         """Element by element: the value, rounded, to its place. `probe` takes note of NaN and infinity."""
         out = self.out
+        eights = 2 if through or dtype == "f32" else self.gathered(width)
+        name = f"b{8 * eights}"
         out.add("#pragma unroll")
-        with out.block(f"for (int b16 = 0; b16 < {padded(width) // 16}; b16++)"):
-            out.add(f"float four[2][{2 * self.held}];")
+        with out.block(f"for (int {name} = 0; {name} < {padded(width) // 8 // eights}; {name}++)"):
+            out.add(f"float four[{eights}][{2 * self.held}];")
             out.add("#pragma unroll")
-            with out.block("for (int half = 0; half < 2; half++) EACH"):
-                out.add(f"const int c = 2 * b16 + half, r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
+            with out.block(f"for (int b8 = 0; b8 < {eights}; b8++) EACH"):
+                out.add(
+                    f"const int c = {eights} * {name} + b8, r = x >> 1, {COLUMN} = 8 * c + (x & 1);"
+                )
                 values: dict[str, Expression] = {}
                 e = self.element(op.value, feature, values, fast)
-                out.add(f"four[half][x] = {e.real().text};")
+                out.add(f"four[b8][x] = {e.real().text};")
             if probe:
-                out.add(f"{probe} = watch({probe}, {self.pairs('bf16')});")
+                for k in range(0, eights, 2):
+                    out.add(f"{probe} = watch({probe}, {self.pairs('bf16', k)});")
             if through:
                 self.matrices(dtype)
             elif dtype == "f32":
@@ -255,46 +262,34 @@ class Epilogue:
         """From shared memory to the output."""
         raise NotImplementedError
 
-    def pairs(self, dtype: str) -> str:
+    def pairs(self, dtype: str, first: int = 0) -> str:
         """16 columns as 8 x 8 matrices of pairs: rows g and g + 8 of the left half, then of the right half, and so on."""
-        halves = [(h, m + k) for m in range(0, 2 * self.held, 4) for h in (0, 1) for k in (0, 2)]
+        left = (first, first + 1)
+        halves = [(h, m + k) for m in range(0, 2 * self.held, 4) for h in left for k in (0, 2)]
         return ", ".join(f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h, k in halves)
 
     # ---- out of registers
 
+    def gathered(self, width: int) -> int:
+        """How many times 8 columns are at hand when 16-bit elements leave the registers."""
+        return 2
+
+    def begin_rows(self, op: Store, feature: str, width: int) -> None:
+        """Before the first 16-bit element that leaves the registers."""
+
+    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
+        """16-bit elements of `four` to memory."""
+        raise NotImplementedError
+
     def direct_floats(self, op: Store, feature: str, width: int) -> None:
+        """16 columns of `four` to memory."""
         out, name = self.out, self.names.of(op.tensor)
         limit = self.scope.extent(self.s.row).text
         out.add("#pragma unroll")
-        with out.block("for (int half = 0; half < 2; half++) EACH"):
-            out.add(
-                "const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);"
-            )
+        with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
+            out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            out.add(
-                f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[half][x];"
-            )
-
-    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
-        """Two columns at a time; of 16 columns a thread gathers 4 of a row first, where rows are whole."""
-        out, name = self.out, self.names.of(op.tensor)
-        limit = self.scope.extent(self.s.row).text
-        if width % 4:
-            raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
-        self.scope.paired[op.tensor] = op.index.index(feature)
-        with out.block("ROWS"):
-            out.add(f"u32 left = pack_{dtype}(four[0][2 * r], four[0][2 * r + 1]);")
-            out.add(f"u32 right = pack_{dtype}(four[1][2 * r], four[1][2 * r + 1]);")
-            out.add("const u32 got = __shfl_xor_sync(FULL, (lane & 1) ? left : right, 1);")
-            out.add(
-                "if (lane & 1) left = got; else right = got;   // now four columns that follow each other"
-            )
-            out.add("const int column = 16 * b16 + 8 * (lane & 1) + 2 * (lane & 2);")
-            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            place = f"*(uint2*)(&{name}[{offset}])"
-            out.add(
-                f"if (row_i[r] < {limit} && column < {width}) {place} = make_uint2(left, right);{self.scope.comment(op)}"
-            )
+            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[b8][x];")
 
 
 class BulkEpilogue(Epilogue):
@@ -359,3 +354,36 @@ class BulkEpilogue(Epilogue):
                     place = f"out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest}"
                     out.add(f"copy_out(&{name}, {place});{self.scope.comment(op)}")
             out.add("copy_commit();")
+
+    # ---- out of registers
+
+    def gathered(self, width: int) -> int:
+        """How many times 8 columns are at hand: rows leave 16 bytes at a time where they can, else 8."""
+        return 4 if width % 8 == 0 and padded(width) % 32 == 0 else 2
+
+    def begin_rows(self, op: Store, feature: str, width: int) -> None:
+        """Where this thread's rows are in memory."""
+        if width % 4:
+            raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
+        out, name, eights = self.out, self.names.of(op.tensor), self.gathered(width)
+        self.scope.paired[op.tensor] = op.index.index(feature), 2 * eights
+        offset = self.offset(op, {feature: "0", self.s.row: "row_i[r]"})
+        lane = "8 * (lane & 3)" if eights == 4 else "8 * (lane & 1) + 2 * (lane & 2)"
+        out.add(f"const int out_column = {lane};")
+        out.add(f"u16* out_row[{self.held}]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
+        limit = self.scope.extent(self.s.row).text
+        out.add(f"bool out_here[{self.held}]; ROWS out_here[r] = row_i[r] < {limit};")
+
+    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
+        """Of 16 or 32 columns a thread gathers 4 or 8 of a row first."""
+        out, eights = self.out, self.gathered(width)
+        wide = 8 * eights
+        with out.block("ROWS"):
+            words = ", ".join(
+                f"pack_{dtype}(four[{k}][2 * r], four[{k}][2 * r + 1])" for k in range(eights)
+            )
+            out.add(f"u32 part[{eights}] = {{{words}}};")
+            out.add("gather_row(part);")
+            place = f"{wide} * b{wide}"
+            here = "out_here[r]" + (f" && {place} + out_column < {width}" if width % wide else "")
+            out.add(f"store_if({here}, out_row[r] + {place}, part);{self.scope.comment(op)}")

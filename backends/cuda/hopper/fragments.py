@@ -41,7 +41,7 @@ class BlockEmitter(Analysis):
     """Emits the middle of one block."""
 
     def begin(self) -> None:
-        """Cuts the heads off at the axis's end."""
+        """Cuts the heads off at the axis's end, and guesses the maxima of a first window."""
         columns = self.structure.columns
         for h in sorted(self.cut - set(self.keep)):
             array = self.arrays[h]
@@ -50,6 +50,11 @@ class BlockEmitter(Analysis):
                 self.out.add(
                     f"if (8 * c + (x & 1) >= rest) {array}[{2 * self.scope.held} * c + x] = NEG_INF;"
                 )
+        rough, self.rough = self.rough, False
+        for slot, x in self.guesses.items():
+            with self.out.block(""):
+                FragmentLoop(self, []).guess(x, self.registers.slots[slot])
+        self.rough = rough
 
     # ---- regions
 
@@ -181,7 +186,7 @@ class BlockEmitter(Analysis):
             name = self.names.of(v.name)
             self.scope.values[v.name] = Expression(name, "float")
             self.out.add(f"float {name}[{self.scope.held}];")
-        if self.first:
+        if self.exact_only:
             with self.out.block(""):
                 self.arm(op.orelse, rows)
         else:
@@ -200,11 +205,11 @@ class BlockEmitter(Analysis):
 
     def exact(self, body: Body, rows: list[tuple[int, Value]]) -> None:
         """The arm that is right for all values; it computes again what was computed for small ones only."""
-        arrays, self.rough = dict(self.arrays), False
+        arrays, rough, self.rough = dict(self.arrays), self.rough, False
         self.pending += [Root("keep", n, array=self.keep[n]) for n in self.late if n in self.needed]
         self.flush()
         self.arm(body, rows)
-        self.arrays, self.rough = arrays, True
+        self.arrays, self.rough = arrays, rough
 
     def arm(self, body: Body, rows: list[tuple[int, Value]]) -> None:
         """One arm: its ops, then its results."""

@@ -211,6 +211,29 @@ DEVICE float quad_min(float x) { x = fminf(x, __shfl_xor_sync(FULL, x, 1)); retu
 DEVICE float quad_max_nan(float x) { x = max_nan(x, __shfl_xor_sync(FULL, x, 1)); return max_nan(x, __shfl_xor_sync(FULL, x, 2)); }
 DEVICE float quad_min_nan(float x) { x = min_nan(x, __shfl_xor_sync(FULL, x, 1)); return min_nan(x, __shfl_xor_sync(FULL, x, 2)); }
 
+// ---- rows of an output: where a thread has a pair in each of several blocks of 8 columns, it gathers neighbours
+
+DEVICE void gather_row(u32 (&x)[2]) {
+  const bool odd = threadIdx.x & 1;
+  const u32 got = __shfl_xor_sync(FULL, odd ? x[0] : x[1], 1);
+  if (odd) x[0] = got; else x[1] = got;
+}
+DEVICE void gather_row(u32 (&x)[4]) {
+  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+  const u32 a = __shfl_xor_sync(FULL, odd ? x[0] : x[1], 1), b = __shfl_xor_sync(FULL, odd ? x[2] : x[3], 1);
+  if (odd) { x[0] = a; x[2] = b; } else { x[1] = a; x[3] = b; }
+  const u32 c = __shfl_xor_sync(FULL, high ? x[0] : x[2], 2), d = __shfl_xor_sync(FULL, high ? x[1] : x[3], 2);
+  if (high) { x[0] = c; x[1] = d; } else { x[2] = c; x[3] = d; }
+}
+DEVICE void store_if(bool here, void* p, const u32 (&x)[2]) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p st.global.v2.b32 [%0], {%1, %2};\n}"
+    :: "l"(p), "r"(x[0]), "r"(x[1]), "r"((int)here) : "memory");
+}
+DEVICE void store_if(bool here, void* p, const u32 (&x)[4]) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}"
+    :: "l"(p), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)here) : "memory");
+}
+
 // ---- accumulators: element 2 HELD_ROWS c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
 
 template<int N> DEVICE void clear(float (&d)[N]) {

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import importlib
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from tilec.backends.cuda import block
+from tilec.backends.cuda.block import MAP_BYTES, Address
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
+from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
@@ -25,8 +31,8 @@ def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Num
             and n in [s for v in views.values() for s in v.shape]
         ):
             return f"a dimension is {n:,}; positions must be below 2 ** {POSITION}"
-    for name, feature in source.paired.items():
-        why = _unpaired(name, views[name], feature)
+    for name, (feature, count) in source.paired.items():
+        why = _unpaired(name, views[name], feature, count)
         if why:
             return why
     for p in source.parameters:
@@ -47,24 +53,39 @@ def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Num
     return None
 
 
-def _unpaired(name: str, view: View, feature: int) -> str | None:
-    """Why an output cannot be written 8 bytes at a time."""
+def _unpaired(name: str, view: View, feature: int, count: int) -> str | None:
+    """Why an output cannot be written `count` elements at a time."""
     steps = [
         s
         for k, (n, s) in enumerate(zip(view.shape, view.strides, strict=True))
         if n > 1 and k != feature
     ]
-    if view.pointer % 8 or view.strides[feature] != 1 or any(s % 4 for s in steps):
-        return f"{name}: its rows do not begin at multiples of 8 bytes"
+    size = count * BYTES
+    if view.pointer % size or view.strides[feature] != 1 or any(s % count for s in steps):
+        return f"{name}: its rows do not begin at multiples of {size} bytes"
     return None
 
 
-def tensor_map(m: CopyMap, view: View) -> Any:
-    """A tensor map as a NumPy value of 128 bytes."""
-    numpy, driver = (
-        importlib.import_module("numpy"),
-        importlib.import_module("cuda.bindings.driver"),
-    )
+class TensorMap:
+    """Writes a tensor map at a place in memory: whole for the first tensor, then with other addresses."""
+
+    def __init__(self, copy: CopyMap, view: View, place: int) -> None:
+        self._copy, self._view, self._place = copy, view, place
+        self._driver: Any = importlib.import_module("cuda.bindings.driver")
+        self._there: Any = None
+
+    def __call__(self, pointer: int) -> None:
+        """The map of the tensor at an address."""
+        if self._there is not None:
+            (status,) = self._driver.cuTensorMapReplaceAddress(self._there, pointer)
+            if not int(status):
+                return
+        made = _encoded(self._driver, self._copy, self._view, pointer)
+        ctypes.memmove(self._place, made.getPtr(), MAP_BYTES)
+        self._there = self._driver.CUtensorMap(_ptr=self._place)
+
+
+def _encoded(driver: Any, m: CopyMap, view: View, pointer: int) -> Any:
     row = max(1, -(-view.shape[m.feature] * BYTES // 16) * 16)
 
     def step(k: int) -> int:
@@ -89,7 +110,7 @@ def tensor_map(m: CopyMap, view: View) -> Any:
     status, made = driver.cuTensorMapEncodeTiled(
         kind,
         len(dims),
-        view.pointer,
+        pointer,
         [wide(x) for x in dims],
         [wide(x) for x in steps],
         [narrow(x) for x in box],
@@ -103,40 +124,51 @@ def tensor_map(m: CopyMap, view: View) -> Any:
         raise UnsupportedError(
             f"the driver makes no tensor map of {m.tensor}: sizes {dims}, steps {steps} bytes, box {box}"
         )
-    return numpy.array([int(x) for x in made.opaque], dtype=numpy.uint64).view("V128")
+    return made
 
 
-def arguments(
-    source: Launched, views: Mapping[str, View], sizes: Mapping[str, Number], counter: int
-) -> tuple[Any, ...]:
-    """The kernel's arguments as NumPy values.
+def parameters(
+    source: Launched,
+    views: Mapping[str, View],
+    sizes: Mapping[str, Number],
+    places: Mapping[str, Address],
+    words: Address,
+) -> tuple[block.Parameter, ...]:
+    """The kernel's parameters. `places`: where the tensors are.
 
-    `counter`: the address of two words, 0 before the first launch: the tile counter, which each launch leaves at 0, and a
-    flag that a launch raises where its results may not be those of the program.
+    `words`: two words, 0 before the first launch: the tile counter, which each launch leaves at 0, and a flag that a
+    launch raises where its results may not be those of the program.
     """
-    numpy = importlib.import_module("numpy")
-    out: list[Any] = []
-    last = ""
-    names = _c_names(source)
+    return tuple((x,) for x in _pieces(source, views, sizes, places, words))
+
+
+def _pieces(
+    source: Launched,
+    views: Mapping[str, View],
+    sizes: Mapping[str, Number],
+    places: Mapping[str, Address],
+    words: Address,
+) -> Iterator[block.Piece]:
+    names, last = _c_names(source), ""
     for p in source.parameters:
         match p.kind:
             case "map":
                 assert p.map is not None
-                out.append(tensor_map(p.map, views[p.map.tensor]))
+                at, view = places[p.map.tensor], views[p.map.tensor]
+                yield block.Map(at.base, at.plus, functools.partial(TensorMap, p.map, view))
             case "pointer":
                 last = p.name
-                out.append(numpy.uint64(views[last].pointer))
+                yield places[last]
             case "stride":
-                out.append(numpy.int64(views[last].strides[p.dim]))
+                yield struct.pack("<q", views[last].strides[p.dim])
             case "dim":
-                out.append(numpy.int32(sizes[names[p.name]]))
+                yield struct.pack("<i", int(sizes[names[p.name]]))
             case "scalar":
-                out.append(_scalar(numpy, p, sizes[names[p.name]]))
+                yield _scalar(p, sizes[names[p.name]])
             case "counter":
-                out.append(numpy.uint64(counter))
+                yield words
             case _:
-                out.append(numpy.uint64(counter + 4))
-    return tuple(out)
+                yield replace(words, plus=words.plus + 4)
 
 
 def _c_names(source: Launched) -> dict[str, str]:
@@ -144,10 +176,15 @@ def _c_names(source: Launched) -> dict[str, str]:
     return {source.names[n]: n for n in (*kernel.dims, *kernel.arguments)}
 
 
-def _scalar(numpy: Any, p: Parameter, value: Number) -> Any:
+def _scalar(p: Parameter, value: Number) -> bytes:
     if "float" in p.ctype:
-        return numpy.float32(value)
-    return numpy.bool_(value) if "bool" in p.ctype else numpy.int64(value)
+        return single(value)
+    return struct.pack("<?", bool(value)) if "bool" in p.ctype else struct.pack("<q", int(value))
+
+
+def single(value: Number) -> bytes:
+    """A number as an f32, infinite beyond its range."""
+    return bytes(ctypes.c_float(value))
 
 
 def blocks(source: Launched, sizes: Mapping[str, Number], processors: int) -> int:
@@ -157,29 +194,3 @@ def blocks(source: Launched, sizes: Mapping[str, Number], processors: int) -> in
     for axis, n in s.grid.axes:
         tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)
     return min(tiles, processors)
-
-
-class Launcher:
-    """A loaded kernel. Needs CuPy and a GPU of compute capability 9.0."""
-
-    def __init__(self, source: Source, cubin: bytes) -> None:
-        self.source = source
-        self.cupy = importlib.import_module("cupy")
-        self.module = self.cupy.cuda.function.Module()
-        self.module.load(cubin)
-        self.function = self.module.get_function(source.name)
-        driver = importlib.import_module("cupy_backends.cuda.api.driver")
-        driver.funcSetAttribute(
-            self.function.ptr, 8, source.shared
-        )  # the largest dynamic shared memory
-        self.counter = self.cupy.zeros(2, self.cupy.uint32)
-        self.processors = int(self.cupy.cuda.Device().attributes["MultiProcessorCount"])
-
-    def prepare(self, views: Mapping[str, View], sizes: Mapping[str, Number]) -> Any:
-        """A function without arguments that launches the kernel on these tensors, on CuPy's current stream."""
-        args = arguments(self.source, views, sizes, int(self.counter.data.ptr))
-        grid, threads = (blocks(self.source, sizes, self.processors),), (self.source.threads,)
-        shared, function = self.source.shared, self.function
-        if not grid[0]:
-            return lambda: None
-        return lambda: function(grid, threads, args, shared_mem=shared)

@@ -7,20 +7,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tilec.backends.cuda.hopper.computing import Computing
+from tilec.backends.cuda.hopper.dealing import Dealing
 from tilec.backends.cuda.hopper.plan import Loader, announcing
-from tilec.backends.cuda.hopper.roles import Roles
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.structure import Tile
 
 
-class Loading(Roles):
+class Loading(Dealing):
     """Writes the loading warpgroup."""
 
     def load_role(self) -> None:
         out = self.out
         out.add(f"fewer_registers<{self.schedule.loader}>();")
         out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
+        self.name_places()
         saved = dict(self.scope.values)
         if any(self.together(x) for x in self.plan.loaders):
             out.add("const int lane = threadIdx.x & 31;")
@@ -34,11 +35,18 @@ class Loading(Roles):
                 for t in loader.tiles:
                     if t.axis == self.s.stream:
                         out.add(f"Cursor<{self.schedule.stages}> {t.name}_next(1);")
-                out.add("int tile = blockIdx.x;")
-                out.add("int turn = 0;")
-                with out.block("while (tile < tiles)"):
+                if k == 0:
+                    out.add("int tile = blockIdx.x;")
+                with out.block("for (int turn = 0;; turn++)"):
+                    if k == 0:
+                        self.announce()
+                    else:
+                        alone = not self.together(loader)
+                        self.hear([f"const int {x}" for x in self.places], alone)
+                    out.add("if (origin < 0) break;")
                     self.load_tile(loader)
-                    self.load_next(k, self.together(loader))
+                    if k == 0:
+                        self.tile_after()
                 if any(t.rounded for t in loader.tiles):
                     out.add(
                         "if (probe & 0x7fff7fff) *redo = 1;   // an element that 16 bits do not hold"
@@ -58,7 +66,6 @@ class Loading(Roles):
 
     def load_tile(self, loader: Loader) -> None:
         """All that a loader brings for a tile of the grid."""
-        self.locate()
         queries = [t for t in loader.tiles if t.axis == self.s.row]
         streamed = [t for t in loader.tiles if t.axis == self.s.stream]
         roots = {x for t in loader.tiles for x in t.scalars}
@@ -179,36 +186,6 @@ class Loading(Roles):
             self.out.add(f"shared_put({self.word(cursor)}, -1);")
             self.out.add(f"arrive({self.barrier(ring + '_full', cursor + '.stage')});")
         self.out.add(f"{cursor}.step();")
-
-    def load_next(self, warp: int, together: bool) -> None:
-        """The next tile: warp 0 takes it from the counter and tells the others."""
-        out = self.out
-        if self.schedule.order == "static":
-            out.add("tile += gridDim.x; turn++;")
-            return
-        slot = f"shared + {self.plan.rooms['tile'].offset} + 4 * (turn & 1)"
-        full, free = (
-            self.barrier("tile_full", "(turn & 1)"),
-            self.barrier("tile_free", "(turn & 1)"),
-        )
-        if warp == 0:
-            with out.block("if (lane == 0)" if together else ""):
-                out.add("const u32 taken = atomicAdd(counter, 1u);")
-                out.add("// the last one of this launch leaves it ready for the next")
-                out.add("if (taken == (u32)tiles - 1) *counter = 0;")
-                out.add("tile = taken + gridDim.x;")
-                out.add(f"wait({free}, ((turn >> 1) & 1) ^ 1);")
-                out.add(f"shared_put({slot}, tile);")
-                out.add(f"arrive({full});")
-            if together:
-                out.add("tile = __shfl_sync(FULL, tile, 0);")
-        else:
-            out.add(f"wait({full}, (turn >> 1) & 1);")
-            out.add(f"tile = shared_get({slot});")
-            if together:
-                out.add("__syncwarp();   // all have read it")
-            out.add(f"{'if (lane == 0) ' if together else ''}arrive({free});")
-        out.add("turn++;")
 
     def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
         """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""

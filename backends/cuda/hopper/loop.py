@@ -109,6 +109,18 @@ class FragmentLoop:
             else:
                 self.out.add(f"split({pair}, {', '.join(f'{p}[{at}]' for p in root.parts)});")
 
+    def guess(self, x: str, slot: str) -> None:
+        """The maximum of a value over its first 8 columns, as a guess of that over all."""
+        out = self.out
+        part = self.names.fresh("guess")
+        out.add(f"float {part}[4];")
+        out.add("const int c = 0;")
+        self.mark = len(out.lines), out.depth
+        with out.block("EACH"):
+            out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
+            out.add(f"{part}[x] = {self.guarded(x, 'NEG_INF', False)};")
+        out.add(f"ROWS {slot}[r] = quad_max(fmaxf({part}[2 * r], {part}[2 * r + 1]));")
+
     def part(self, op: Reduce) -> str:
         """The name of a thread's four parts of a reduction."""
         name = op.result.name

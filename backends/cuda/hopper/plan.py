@@ -126,8 +126,26 @@ class Query:
     begin: bool
 
 
+@dataclass(frozen=True)
+class Next:
+    """Hears which tile comes next."""
+
+
 Step: TypeAlias = Union[
-    Acquire, Issue, Settle, Release, Advance, Turn, Compute, First, Hear, Stream, End, Loop, Query
+    Acquire,
+    Issue,
+    Settle,
+    Release,
+    Advance,
+    Turn,
+    Compute,
+    First,
+    Hear,
+    Stream,
+    End,
+    Loop,
+    Query,
+    Next,
 ]
 
 
@@ -254,10 +272,9 @@ def _memory(
     if s.chosen:
         room("word", 4, schedule.stages)
     at = -(-at // 8) * 8
-    if schedule.order == "longest":
-        barrier("tile_full", 1, 2)
-        barrier("tile_free", 4 * groups + sum(x.warps for x in loaders) - 1, 2)
-        room("tile", 4, 2)
+    barrier("tile_full", 1, 2)
+    barrier("tile_free", 4 * groups + sum(x.warps for x in loaders) - 1, 2)
+    room("tile", 4 * len(s.grid.axes), 2)
     return rooms, barriers, at
 
 
@@ -317,7 +334,7 @@ def _steps(s: Structure, schedule: Schedule) -> tuple[Step, ...]:
         )
         for k in range(len(s.blocks))
     )
-    rest = (Query(False), *tails, Settle(0, ("tails",)), *free_tails)
+    rest = (Query(False), *tails, Next(), Settle(0, ("tails",)), *free_tails)
     if s.chosen:
         return (first, Stream(Hear(ahead[0]), windows), *rest)
     return (first, *(Loop(k, windows[k]) for k in s.order), *rest)
@@ -432,6 +449,8 @@ def _show(plan: Plan, step: Step) -> list[str]:
             return [f"settle all but {step.pending}: {', '.join(step.done)} done"]
         case Turn():
             return ["begin turn" if step.begin else "pass turn"]
+        case Next():
+            return ["hear which tile is next"]
         case Query():
             return ["acquire rows" if step.begin else "release rows"]
         case Acquire():

@@ -53,8 +53,18 @@ class Places:
         )
         self.others = [(a, n) for a, n in self.s.grid.axes if a != self.s.row]
 
+    @property
+    def places(self) -> list[str]:
+        """The variables that say where a tile is: its first row, and its place on each other axis of the grid."""
+        return ["origin", *(self.names.of(a) for a, _ in self.others)]
+
+    def name_places(self) -> None:
+        """The program's names for the places of a tile."""
+        for a, _ in self.others:
+            self.scope.values[a] = Expression(self.names.of(a), "int", POSITION)
+
     def locate(self) -> None:
-        """From the number of a tile to positions on the grid's axes."""
+        """From the number of a tile to its places."""
         out, c = self.out, self.ordered
         if c.order == "longest":
             out.add(
@@ -62,18 +72,17 @@ class Places:
             )
             out.add(f"const int width = least<int>({c.section}, heads - section * {c.section});")
             out.add(f"int head = section * {c.section} + place % width;")
-            out.add(f"const int origin = (row_tiles - 1 - place / width) * {self.s.rows};")
+            out.add(f"origin = (row_tiles - 1 - place / width) * {self.s.rows};")
         else:
             out.add("int head = tile / row_tiles;")
-            out.add(f"const int origin = (tile - head * row_tiles) * {self.s.rows};")
+            out.add(f"origin = (tile - head * row_tiles) * {self.s.rows};")
         for k, (a, _) in reversed(list(enumerate(self.others))):
             name = self.names.of(a)
-            self.scope.values[a] = _position(name)
             if k == 0:
-                out.add(f"const int {name} = head;")
+                out.add(f"{name} = head;")
             else:
                 extent = self.scope.extent(a).text
-                out.add(f"const int {name} = head % ({extent}); head /= {extent};")
+                out.add(f"{name} = head % ({extent}); head /= {extent};")
 
     def scalars(self, roots: set[str]) -> None:
         """The scalars of the prologue that some operands need."""
@@ -181,7 +190,3 @@ def _linear(x: Operand, arg: str, defs: dict[str, Op]) -> bool:
             return all(isinstance(e, Yield) and _linear(e.values[k], arg, defs) for e in ends)
         case _:
             return False
-
-
-def _position(name: str) -> Expression:
-    return Expression(name, "int", POSITION)

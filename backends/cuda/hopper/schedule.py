@@ -27,7 +27,8 @@ class Schedule:
     per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit. `order`: tiles are dealt out `static`, or
     one by one from a counter, those with the most blocks first (`longest`), in sections of `section` heads that share the
     L2 cache. `store`: outputs leave through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers
-    per thread of the loading warpgroup; the others share the rest. `relax`: maxima may be stale.
+    per thread of the loading warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first
+    window takes the maximum of its first columns for that of all.
     """
 
     warpgroups: int = 2
@@ -39,6 +40,7 @@ class Schedule:
     store: Literal["tma", "direct"] = "tma"
     loader: int = 24
     relax: bool = True
+    guess: bool = True
 
     @property
     def rows(self) -> int:

@@ -54,7 +54,7 @@ class Scope:
         self.out, self.names = out, names
         self.values: dict[str, Expression] = {}
         self.used_pointers: dict[str, None] = {}
-        self.paired: dict[str, int] = {}
+        self.paired: dict[str, tuple[int, int]] = {}
         self.whole = False  # whether all positions of the present window are on the axis
         self.types: dict[str, Type] = {n: v.type for n, v in self.kernel.values.items()}
         for d in self.kernel.dims:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from tilec.backends.cuda.hopper.plan import Plan
@@ -36,7 +37,8 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Launched:
-    """A kernel's text, and how it is launched. `paired`: outputs that are written 8 bytes at a time along a dimension."""
+    """A kernel's text, and how it is launched. `paired`: outputs that are written several elements at a time:
+    along which dimension, and how many."""
 
     name: str
     text: str
@@ -45,9 +47,9 @@ class Launched:
     parameters: tuple[Parameter, ...]
     names: dict[str, str]
     structure: Structure
-    paired: dict[str, int]
+    paired: dict[str, tuple[int, int]]
 
-    @property
+    @functools.cached_property
     def watched(self) -> bool:
         """Whether the kernel may ask for another one that is exact about what is absent."""
         return self.structure.watched

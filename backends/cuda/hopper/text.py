@@ -14,10 +14,11 @@ struct switch template this throw true try typedef typename union unsigned using
 volatile while xor u16 u32 u64 i64 r x c column row_i stream_lane memory shared group warp lane quad
 tile tiles heads turn cursor rest wait expect arrive scale clear pin split regular divide least
 greatest narrow word block chosen at row other left from first loaded late ahead window windows
-origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh w n half b16 four width
-section place taken probe redo counter start head got right slot row_tiles out_place out_row
-out_lane corner turned copied next stage free end factor start_0 start_1 start_2 start_3 windows_0
-windows_1 windows_2 windows_3 begin_0 begin_1 begin_2 begin_3 crew piece line spot inside tile_place
+origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh w n b8 b16 b32 four width
+section place taken probe redo counter start head got right slot row_tiles out_place out_row out_here
+out_column part out_lane corner turned copied next stage free end factor start_0 start_1 start_2 start_3 windows_0
+windows_1 windows_2 windows_3 begin_0
+begin_1 begin_2 begin_3 crew piece line spot inside tile_place
 upper all_bits first_line own_spot own_inside step source
 """
 _RESERVED = frozenset(_WORDS.split())

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tilec.backends.cuda.block import Address, Parameter, Piece
 from tilec.backends.cuda.simt.text import Names
 from tilec.dtypes import DType
 from tilec.ir import Buffer, Grid, Kernel
@@ -52,11 +53,38 @@ class Arguments:
 
     def pack(self, values: Mapping[tuple[str, ...], int | float]) -> bytes:
         """The struct's bytes: addresses and integers as 64-bit ones, floats as doubles."""
-        out = bytearray()
+        return b"".join(_packed(f, values) for f in self.fields)
+
+    def parameter(
+        self,
+        values: Mapping[tuple[str, ...], int | float],
+        places: Mapping[str, Address],
+        workspace: Address,
+        redo: Address | None,
+    ) -> Parameter:
+        """The struct, with the addresses left open that differ from call to call."""
+
+        pieces: list[Piece] = []
+        fixed = bytearray()
         for f in self.fields:
-            x = values.get(f.key, 0)
-            out += struct.pack("<d", float(x)) if f.ctype == "double" else struct.pack("<q", int(x))
-        return bytes(out)
+            match f.key:
+                case ("pointer", name):
+                    at = places[name]
+                case ("workspace",):
+                    at = workspace
+                case ("redo",) if redo is not None:
+                    at = redo
+                case _:
+                    fixed += _packed(f, values)
+                    continue
+            pieces += bytes(fixed), at
+            fixed.clear()
+        return (*pieces, bytes(fixed))
+
+
+def _packed(f: Field, values: Mapping[tuple[str, ...], int | float]) -> bytes:
+    x = values.get(f.key, 0)
+    return struct.pack("<d", float(x)) if f.ctype == "double" else struct.pack("<q", int(x))
 
 
 def tensors(kernel: Kernel) -> dict[str, tuple[DType, int]]:

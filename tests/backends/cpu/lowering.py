@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilec import arrays
 from tilec.arrays import numpy_dtype
 from tilec.backends.cpu.target import Executable, compile
 from tilec.backends.cpu.view import View
@@ -28,15 +29,15 @@ def kernel(text: str) -> Kernel:
 def view(a: Array, dtype: DType) -> View:
     """A NumPy array as compiled code sees it."""
     strides = tuple(s // a.itemsize for s in a.strides)
-    return View(a.__array_interface__["data"][0], dtype, a.shape, strides)
+    return arrays.Array(a.__array_interface__["data"][0], dtype, a.shape, strides, a, "numpy")
 
 
 def on_cpu(
-    k: Kernel, arrays: Mapping[str, Array], scalars: Mapping[str, Number], code: Executable | None
+    k: Kernel, given: Mapping[str, Array], scalars: Mapping[str, Number], code: Executable | None
 ) -> dict[str, Array]:
     """The outputs of a run on the CPU."""
     code = code or compile(k)
-    tensors = {n: view(arrays[n], t.dtype) for n, t in k.tensors.items()}
+    tensors = {n: view(given[n], t.dtype) for n, t in k.tensors.items()}
     sizes = code.sizes(tensors, scalars)
     out: dict[str, Array] = {}
     for o in k.outputs:

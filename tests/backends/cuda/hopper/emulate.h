@@ -348,6 +348,7 @@ inline float __frsqrt_rn(float x) { return 1.f / std::sqrt(x); }
 inline float max_nan(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
 inline float min_nan(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
 inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
+template<int N> inline void store_if(bool here, void* p, const u32 (&x)[N]) { if (here) memcpy(p, x, 4 * N); }
 
 // ---- running a block
 

@@ -32,6 +32,7 @@ SHARED = (
     "least",
     "greatest",
     "narrow",
+    "gather_row",
     "quad_sum",
     "quad_max",
     "quad_min",

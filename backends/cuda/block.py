@@ -1,0 +1,113 @@
+"""The arguments of a call's kernels, in one block of memory: made once, and changed in place where the addresses change."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ALIGN = 64
+"""Of a parameter; a tensor map needs it."""
+MAP_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Eight bytes: the address number `base` of the call, and `plus` bytes."""
+
+    base: int
+    plus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map of the tensor at an address. `writer` gives, for a place in memory, what writes the map there."""
+
+    base: int
+    plus: int
+    writer: Callable[[int], Callable[[int], None]]
+
+
+Piece = bytes | Address | Map
+Parameter = tuple[Piece, ...]
+"""The pieces of a kernel's parameter, one after the other."""
+
+
+class Block:
+    """The parameters of some kernels. `tables`: for each kernel, the address of the list of its parameters' addresses."""
+
+    def __init__(self, kernels: Sequence[Sequence[Parameter]]) -> None:
+        flat = [p for k in kernels for p in k]
+        size = sum(_rounded(_size(p)) for p in flat) + 8 * len(flat)
+        self._memory = ctypes.create_string_buffer(size + ALIGN)
+        self._start = _rounded(ctypes.addressof(self._memory))
+        self._words: Any = (ctypes.c_uint64 * (size // 8)).from_address(self._start)
+        self._addresses: list[tuple[int, int, int]] = []
+        self._maps: list[_Moved] = []
+        at = 0
+        places: list[int] = []
+        for p in flat:
+            places.append(self._start + at)
+            self._put(p, at)
+            at += _rounded(_size(p))
+        self.tables = list(self._tables([len(k) for k in kernels], places, at))
+
+    def _put(self, parameter: Parameter, at: int) -> None:
+        for x in parameter:
+            match x:
+                case bytes():
+                    ctypes.memmove(self._start + at, x, len(x))
+                    at += len(x)
+                case Address():
+                    self._addresses.append((at // 8, x.base, x.plus))
+                    at += 8
+                case Map():
+                    self._maps.append(_Moved(x, self._start + at))
+                    at += MAP_BYTES
+
+    def _tables(self, counts: Sequence[int], places: Sequence[int], at: int) -> Iterator[int]:
+        first = 0
+        for n in counts:
+            yield self._start + at
+            for place in places[first : first + n]:
+                self._words[at // 8] = place
+                at += 8
+            first += n
+
+    def fill(self, bases: tuple[int, ...]) -> None:
+        """Writes the addresses of a call."""
+        words = self._words
+        for n, base, plus in self._addresses:
+            words[n] = bases[base] + plus
+        for m in self._maps:
+            m.follow(bases)
+
+
+class _Moved:
+    """A tensor map in a block, and the address of the tensor that it stands for."""
+
+    __slots__ = ("base", "plus", "tensor", "write")
+
+    def __init__(self, map: Map, at: int) -> None:
+        self.base, self.plus, self.write = map.base, map.plus, map.writer(at)
+        self.tensor: int | None = None
+
+    def follow(self, bases: tuple[int, ...]) -> None:
+        tensor = bases[self.base] + self.plus
+        if tensor != self.tensor:
+            self.tensor = None
+            self.write(tensor)
+            self.tensor = tensor
+
+
+def _size(parameter: Parameter) -> int:
+    return sum(_bytes(x) for x in parameter)
+
+
+def _bytes(x: Piece) -> int:
+    return len(x) if isinstance(x, bytes) else 8 if isinstance(x, Address) else MAP_BYTES
+
+
+def _rounded(n: int) -> int:
+    return -(-n // ALIGN) * ALIGN

@@ -1,0 +1,120 @@
+"""A GPU that is pretended: memory of this computer, kernels that run on the host, streams that are numbers."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.backends.cuda import host
+from tilec import arrays, glance, gpu, kernel
+from tilec.arrays import Array, numpy_dtype, view
+from tilec.backends.cuda import execute, launch, nvrtc, words
+from tilec.errors import ArgumentError
+
+
+class Device(np.ndarray):
+    """An array that is said to be on a GPU."""
+
+    number = 0
+    __cuda_array_interface__ = property(lambda self: {})
+
+
+def on_device(a: Any, number: int = 0) -> Device:
+    """A NumPy array as one on the pretended device."""
+    out = np.asarray(a).view(Device)
+    out.number = number
+    return out
+
+
+def _see(name: str, x: Any) -> Array:
+    if not isinstance(x, Device):
+        raise ArgumentError(f"argument {name}: expected an array on a CUDA device")
+    a = view(name, np.asarray(x))
+    return Array(a.pointer, a.dtype, a.shape, a.strides, x, "cupy", True, x.number)
+
+
+@dataclass
+class Machine:
+    """What the device was asked to do. `stream`: the present one; `capturing`: streams that are being captured, and the
+    number of the capture."""
+
+    launches: list[tuple[str, int]] = field(default_factory=list)
+    stream: int = 0
+    capturing: dict[int, int] = field(default_factory=dict)
+    recorded: list[tuple[Any, int, int]] = field(default_factory=list)
+    allocated: list[Any] = field(default_factory=list)
+
+    def replay(self) -> None:
+        """Runs what was captured, as it was recorded."""
+        for entry, table, blocks in self.recorded:
+            entry(table, ctypes.c_int64(blocks), 0, 1)
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Pretends a device of compute capability 8.0, whose arrays are CuPy's."""
+    machine = Machine()
+
+    class Kernel:
+        def __init__(self, library: Any, name: str) -> None:
+            self.entry, self.name = getattr(library, f"run_{name}"), name
+
+        def __call__(self, blocks: int, table: int, stream: int) -> None:
+            place = ctypes.c_void_p.from_address(table).value or 0
+            machine.launches.append((self.name, blocks))
+            if stream in machine.capturing:
+                copy = ctypes.create_string_buffer(ctypes.string_at(place, table - place))
+                machine.recorded.append((self.entry, copy, blocks))
+            else:
+                self.entry(ctypes.c_void_p(place), ctypes.c_int64(blocks), 0, 1)
+
+    def load(image: bytes, functions: Any, note: str) -> list[Any]:
+        names = [f[0] for f in functions]
+        library = host.build(image.decode(), names)
+        return [Kernel(library, n) for n in names]
+
+    def allocator(library: str, number: int, shape: Any, dtype: Any) -> Any:
+        return lambda: on_device(np.full(shape, 7, numpy_dtype(dtype)), number)
+
+    def memory(size: int, dtype: str) -> Any:
+        a = np.zeros(size, dtype)
+        machine.allocated.append(a)
+        return SimpleNamespace(data=SimpleNamespace(ptr=a.ctypes.data), owner=a)
+
+    runtime = SimpleNamespace(getDevice=lambda: 0, setDevice=lambda n: None)
+    stream = SimpleNamespace(synchronize=lambda: None)
+    cuda = SimpleNamespace(get_current_stream=lambda: stream, runtime=runtime)
+
+    def look(x: Any) -> Any:
+        address = x.__array_interface__["data"][0]
+        return (x.dtype, x.shape, x.strides, address & 15, x.number), address
+
+    def address_of(library: str) -> Any:
+        return lambda x: x.__array_interface__["data"][0]
+
+    monkeypatch.setattr(arrays, "address_of", address_of)
+    monkeypatch.setitem(glance.looks, Device, look)
+    monkeypatch.setattr(gpu, "view", _see)
+    monkeypatch.setattr(gpu, "allocator", allocator)
+    monkeypatch.setattr(gpu, "fresh", lambda library, x: _see("out", x))
+    monkeypatch.setattr(kernel, "device_of", lambda x: "cuda" if isinstance(x, Device) else "cpu")
+    monkeypatch.setattr(launch, "capability", lambda number: 80)
+    monkeypatch.setattr(launch, "processors", lambda number: 1)
+    monkeypatch.setattr(launch, "stream", lambda library, number: machine.stream)
+    monkeypatch.setattr(launch, "capture", lambda stream: machine.capturing.get(stream, 0))
+    monkeypatch.setattr(
+        launch, "cupy", lambda: SimpleNamespace(empty=memory, zeros=memory, cuda=cuda)
+    )
+    monkeypatch.setattr(launch, "load", load)
+    monkeypatch.setattr(words, "on", lambda number: machine_words)
+    machine_words = words.Words()
+    monkeypatch.setattr(
+        execute,
+        "compiled",
+        lambda code: [nvrtc.Compiled(u.text.encode(), {}, ()) for u in code.units],
+    )
+    return machine

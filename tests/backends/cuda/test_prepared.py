@@ -1,0 +1,170 @@
+"""Calls that come again on a pretended GPU: new addresses, captures into graphs, and what is kept."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import tilec
+from tests.backends.cuda import host, pretended
+from tests.backends.cuda.pretended import on_device
+from tests.programs import CAUSAL
+from tilec.backends.cuda import launch, prepared, words
+from tilec.errors import ResourceError
+
+pytestmark = pytest.mark.skipif(
+    host.COMPILER is None, reason="no g++ here to run kernels on the host"
+)
+
+TWICE = """
+kernel minima(X[M, N]) -> Y: f32[i, j]:
+    p = softmax[j](X[i, j])
+    q = softmax[i](p)
+    Y = q * p
+sizes M=5, N=70
+"""
+
+
+@pytest.fixture
+def device(monkeypatch):
+    monkeypatch.setattr(prepared, "_captured", {})
+    monkeypatch.setattr(prepared, "_memory", [])
+    return pretended.install(monkeypatch)
+
+
+def there(kernel, seed, **sizes):
+    return [on_device(a) for a in kernel.sample(seed, **sizes).values()]
+
+
+def right(kernel, arrays, got):
+    want = kernel.reference(*(np.asarray(a) for a in arrays))
+    np.testing.assert_allclose(np.asarray(got), want, 1e-4, 1e-6)
+
+
+@pytest.mark.parametrize("text", [CAUSAL, TWICE])
+def test_other_arrays_of_one_layout(device, text):
+    kernel = tilec.compile(text, target="cuda")
+    sets = [there(kernel, seed) for seed in range(4)]
+    for arrays in [*sets, *sets[::-1]]:
+        right(kernel, arrays, kernel(*arrays))
+    (plan,) = kernel._plans.values()
+    (ready,) = plan.run.known.values()
+    assert len(ready._blocks) <= prepared.KEPT
+
+
+def test_blocks_of_the_oldest_addresses_are_used_again(device, monkeypatch):
+    monkeypatch.setattr(prepared, "KEPT", 2)
+    kernel = tilec.compile(CAUSAL, target="cuda")
+    sets = [there(kernel, seed) for seed in range(5)]
+    outs = [on_device(np.zeros((1, 2, 20, 12), np.float32)) for _ in sets]
+    for arrays, out in [*zip(sets, outs, strict=True)] * 2:
+        right(kernel, arrays, kernel(*arrays, out=out))
+    (plan,) = kernel._plans.values()
+    for ready in plan.run.known.values():
+        assert len(ready._blocks) == 2
+
+
+@pytest.mark.parametrize("text", [CAUSAL, TWICE])
+def test_a_captured_call_runs_again_on_new_data(device, text):
+    kernel = tilec.compile(text, target="cuda")
+    arrays = there(kernel, 1)
+    kernel(*arrays)
+    device.stream, device.capturing = 9, {9: 41}
+    out = kernel(*arrays)
+    device.capturing = {}
+    assert (np.asarray(out) == 7).all()  # nothing has run yet
+    del kernel
+    gc.collect()
+    kernel = tilec.compile(text, target="cuda")
+    for seed in (2, 3):
+        for a, b in zip(arrays, kernel.sample(seed).values(), strict=True):
+            np.asarray(a)[...] = b
+        device.replay()
+        right(kernel, arrays, out)
+    assert len(prepared._captured) == 1
+    assert len(prepared._memory) == 1
+
+
+def test_what_was_not_called_before_a_capture_cannot_be_captured(device):
+    kernel = tilec.compile(CAUSAL, target="cuda")
+    device.capturing = {0: 5}
+    with pytest.raises(ResourceError, match="call it once before the capture"):
+        kernel(*there(kernel, 1))
+    device.capturing = {}
+    kernel(*there(kernel, 1))
+    device.capturing = {0: 5}
+    kernel(*there(kernel, 1))
+
+
+def test_words_belong_to_a_stream_or_to_a_capture(device):
+    w = words.Words()
+    first, captured = w.of(1)
+    assert not captured
+    assert w.of(1) == (first, False)
+    other, _ = w.of(2)
+    device.capturing = {1: 100}
+    graph, captured = w.of(1)
+    assert captured
+    assert w.of(1) == (graph, True)
+    device.capturing = {1: 101}
+    again, _ = w.of(1)
+    device.capturing = {}
+    assert w.of(1) == (first, False)
+    assert len({first, other, graph, again}) == 4
+    assert all(abs(a - first) >= words.SLOT for a in (other, graph, again))
+
+
+def test_words_run_out_only_where_nothing_can_be_allocated(device):
+    w = words.Words()
+    w.of(0)
+    for n in range(1, words.SLOTS):
+        device.capturing = {0: n}
+        w.of(0)
+    device.capturing = {0: words.SLOTS}
+    with pytest.raises(ResourceError, match="once outside of any"):
+        w.of(0)
+    device.capturing = {}
+    w.of(1)
+    device.capturing = {0: words.SLOTS}
+    w.of(0)
+
+
+def test_no_array_of_the_user_is_kept(device):
+    kernel = tilec.compile(TWICE, target="cuda")
+    arrays = there(kernel, 1)
+    out = kernel(*arrays)
+    seen = [weakref.ref(a) for a in (*arrays, out)]
+    del arrays, out
+    gc.collect()
+    assert [r() for r in seen] == [None] * len(seen)
+
+
+class Refusal(RuntimeError):
+    def __init__(self, status: int) -> None:
+        super().__init__(f"CUDA error {status}")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (701, r"the launch of two \(schedule x=2\) failed.*3 blocks of 128 threads, 1,024 bytes"),
+        (700, r"a kernel failed.*launched last: two \(schedule x=2\), one.*CUDA_LAUNCH_BLOCKING"),
+    ],
+)
+def test_failures_name_kernels_and_schedules(monkeypatch, status, text):
+    class Function:
+        ptr = 5
+
+    def start(*_):
+        if len(launch.recent) > 1:
+            raise Refusal(status)
+
+    launch.recent.clear()
+    monkeypatch.setattr(launch, "_start", lambda: start)
+    launch.Kernel(Function, "one", 64, 0)(1, 0, 0)
+    with pytest.raises(ResourceError, match=text):
+        launch.Kernel(Function, "two", 128, 1024, "schedule x=2")(3, 0, 0)
