@@ -67,6 +67,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "tile": (UNTILED, GROUPED),
     "prune": (TILED,),
     "relax": (TILED,),
+    "split": (TILED,),
     "place": (TILED,),
 }
 """What each pass needs, in the order in which it is looked at; a pass that is not here takes any kernel."""

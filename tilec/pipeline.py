@@ -30,8 +30,8 @@ TILE = ("specialise", "tile", "prune", "place")
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
-PASSES = tuple(dict.fromkeys((*TENSOR, *TILE[:-1], "relax", TILE[-1])))
-"""Every pass, in order. `relax` is not in the default pipeline: the emitter `hopper` runs it."""
+PASSES = tuple(dict.fromkeys((*TENSOR, *TILE[:-1], "relax", "split", TILE[-1])))
+"""Every pass, in order. Not in the default pipeline: `relax`, which the emitter `hopper` runs, and `split`, for few rows."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,17 @@ def tensor_pipeline() -> Pipeline:
 
 
 def tile_pipeline(
-    sizes: Mapping[str, int], extents: Mapping[str, int], target: str = "cpu"
+    sizes: Mapping[str, int],
+    extents: Mapping[str, int],
+    target: str = "cpu",
+    workers: int | None = None,
 ) -> Pipeline:
-    """From groups to tiles for a target. `sizes`: dimensions to fix; `extents`: tile extents that the user chose."""
+    """From groups to tiles for a target. `sizes`: dimensions to fix; `extents`: tile extents that the user chose; `workers`:
+    for how many a streamed axis is split, None for not at all."""
     steps: list[Step] = []
     for name in TILE:
+        if name == "place" and workers is not None:
+            steps.append(step("split", workers=workers))
         given = {"sizes": sizes, "extents": extents, "target": TARGETS[target.partition(":")[0]]}
         steps.append(step(name, **{k: given[k] for k in fields(name) if k in given}))
     return tuple(steps)
