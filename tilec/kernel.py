@@ -256,18 +256,23 @@ class Kernel:
             self._ready[key] = kernel, backend.runner(kernel, target)
         if as_written:
             return self._ready[key]
+        from tilec import rows  # the passes behind it take a while to load
+
         online = self._after_tensor_passes(types, kernel)
         fixed = _fixed(online, sizes)
         tile = self._tile if tuned is None else dict(tuned.choice.tile)
         schedule = self._schedule if tuned is None else dict(tuned.choice.schedule)
-        key += (*fixed.items(), *tile.items(), *schedule.items())
-        tiles = self._in_tiles(key, online, pipeline.tile_pipeline(fixed, tile, target))
+        known = {**sizes, **bound.scalars}
+        chosen = None if tile else rows.choose(online, known, pipeline.target_of(target))
+        extents = chosen.extents if chosen else tile
+        fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
+        key += (*fixed.items(), *extents.items(), *schedule.items())
+        tiles = self._in_tiles(key, online, pipeline.tile_pipeline(fixed, extents, target))
         workers = backend.workers(target, schedule)
-        if workers and pipeline.module("split").few(tiles, {**sizes, **bound.scalars}, workers):
+        if workers and pipeline.module("split").few(tiles, known, workers):
             key += ("workers", workers)
-            tiles = self._in_tiles(
-                key, online, pipeline.tile_pipeline(fixed, tile, target, workers)
-            )
+            steps = pipeline.tile_pipeline(fixed, extents, target, workers)
+            tiles = self._in_tiles(key, online, steps)
         if key not in self._ready:
             before = None if tile else (online, sizes)
             self._ready[key] = tiles, backend.runner(tiles, target, schedule, before)

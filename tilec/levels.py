@@ -65,6 +65,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "fuse": (WHOLE, EXPANDED),
     "online": (UNTILED, GROUPED),
     "tile": (UNTILED, GROUPED),
+    "steady": (TILED,),
     "prune": (TILED,),
     "relax": (TILED,),
     "split": (TILED,),

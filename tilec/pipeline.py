@@ -24,8 +24,8 @@ from tilec.target import CPU, CUDA, REFERENCE, Target
 TENSOR = ("expand", "simplify", "exp2", "contract", "fuse", "online")
 """Passes over whole tensors. `exp2` looks for the maxima that `expand` leaves; `online` needs the groups of `fuse`."""
 
-TILE = ("specialise", "tile", "prune", "place")
-"""From groups to tiles. `specialise` needs the streamed axes of `online`; `prune` the windows of `tile`; `place` is last."""
+TILE = ("specialise", "tile", "steady", "prune", "place")
+"""From groups to tiles. `specialise` needs the streamed axes of `online`, `steady` and `prune` the windows of `tile`."""
 
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
@@ -151,9 +151,14 @@ def tile_pipeline(
     for name in TILE:
         if name == "place" and workers is not None:
             steps.append(step("split", workers=workers))
-        given = {"sizes": sizes, "extents": extents, "target": TARGETS[target.partition(":")[0]]}
+        given = {"sizes": sizes, "extents": extents, "target": target_of(target)}
         steps.append(step(name, **{k: given[k] for k in fields(name) if k in given}))
     return tuple(steps)
+
+
+def target_of(name: str) -> Target:
+    """What the tile passes know of a target, such as `cuda:sm_80`."""
+    return TARGETS[name.partition(":")[0]]
 
 
 OnPass = Callable[[str, Kernel], None]
