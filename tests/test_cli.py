@@ -231,7 +231,7 @@ def test_traffic(tile):
 def test_traffic_prints_tables(tile):
     status, out, _ = tile("traffic", "causal.tile", "--measure", "--after", "contract")
     assert status == 0
-    assert out.count("counted") == out.count("equal") == 11
+    assert out.count("counted") == out.count("equal") == 12
     for words in (
         "roofs: memory",
         "compulsory",
