@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tilec.backends.cpu.functions import ZERO_AT_ZERO
 from tilec.backends.cuda.simt.arguments import storage
 from tilec.dtypes import DType
 from tilec.dtypes import kind as kind_of_dtype
-from tilec.functions import VANISHING
+from tilec.functions import VANISHING, ZERO_AT_ZERO
 from tilec.ir import Absent, Map
 
 Kind = Literal["real", "i64", "bool"]
