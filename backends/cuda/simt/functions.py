@@ -58,8 +58,7 @@ def literal(x: int | float | bool | Absent, real: str) -> Val:
 
 
 def _integer(x: int) -> str:
-    text = f"{x}LL" if abs(x) >= 1 << 31 else str(x)
-    return f"({text})" if x < 0 else f"i64({text})"
+    return f"i64({x}LL)" if abs(x) >= 1 << 31 else f"i64({x})"
 
 
 def _float(x: float, real: str) -> str:
