@@ -46,6 +46,10 @@ class Runner(Protocol):
         ...
 
 
+WORKERS = "workers"
+"""The schedule field that says for how many workers the streamed axis of few tiles is cut in pieces; 1: it is not."""
+
+
 def check_target(target: str) -> None:
     """Raises ArgumentError for a name that is no target, UnsupportedError for an architecture that is too old."""
     if target in TARGETS:
@@ -67,14 +71,37 @@ def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
     """Raises ArgumentError or UnsupportedError for schedule fields that a target does not have."""
     if not schedule:
         return
-    if target is None or not on_gpu(target):
-        raise UnsupportedError(
-            f"schedule: the target {target or 'cpu'} has no schedule fields yet ({', '.join(schedule)} given); "
-            "what works is tile={'i': 128, 'j': 64}, or a target that has some: target='cuda'"
-        )
-    from tilec.backends.cuda import target as cuda
+    if target is not None and on_gpu(target):
+        from tilec.backends.cuda import target as cuda
 
-    cuda.chosen(schedule)
+        cuda.chosen(schedule)
+        return
+    if target != "cpu":
+        raise UnsupportedError(
+            f"schedule: the target {target or 'of the arrays'} has no schedule fields ({', '.join(schedule)} given); "
+            "what works is tile={'i': 128, 'j': 64}, or a target that has some: target='cpu', target='cuda'"
+        )
+    for name, x in schedule.items():
+        if name != WORKERS:
+            raise ArgumentError(f"schedule: target cpu has no field {name!r}; it has {WORKERS}")
+        if not isinstance(x, int) or isinstance(x, bool) or x < 1:
+            raise ArgumentError(f"schedule: {WORKERS} is {x!r}, expected a number from 1")
+
+
+def workers(target: str, schedule: Mapping[str, object] | None = None) -> int | None:
+    """For how many workers a streamed axis is cut in pieces where there are fewer tiles; None: it never is.
+
+    Without a field of the schedule, twice as many as there are threads: then the last tile keeps no thread waiting long.
+    """
+    chosen = (schedule or {}).get(WORKERS)
+    if chosen is not None:
+        return int(str(chosen)) if chosen != 1 else None
+    if target != "cpu":
+        return None
+    from tilec.backends.cpu import pool
+
+    threads = pool.threads()
+    return 2 * threads if threads > 1 else None
 
 
 def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
@@ -92,7 +119,7 @@ def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
 def schedule_fields(target: str) -> tuple[str, ...]:
     """All schedule fields of a target."""
     if not on_gpu(target):
-        return ()
+        return (WORKERS,) if target == "cpu" else ()
     from tilec.backends.cuda.hopper.schedule import fields
 
     return ("emitter", *fields())

@@ -65,15 +65,25 @@ def budget(
     return Budget(kernel.name, known, ops, machine.meter.traffic, machine.meter.work)
 
 
+def rows(b: Budget) -> list[tuple[str, int, int]]:
+    """The bytes read and written by each op that moves any, and of all."""
+    reads, writes = b.traffic.reads, b.traffic.writes
+    out = [(name, reads[name], writes[name]) for name in b.ops if reads[name] + writes[name]]
+    return [*out, ("total", b.traffic.read, b.traffic.written)]
+
+
+def facts(b: Budget) -> dict[str, object]:
+    """The bytes that each op moves, for JSON."""
+    *ops, total = [{"op": n, "read": r, "written": w} for n, r, w in rows(b)]
+    return {"kernel": b.kernel, "sizes": dict(b.sizes), "ops": ops, "total": total}
+
+
 def show(b: Budget) -> str:
     """A table of the bytes that each op moves."""
-    reads, writes = b.traffic.reads, b.traffic.writes
-    rows = [(name, reads[name], writes[name]) for name in b.ops if reads[name] + writes[name]]
-    rows.append(("total", b.traffic.read, b.traffic.written))
-    wide = max(len(name) for name, _, _ in rows)
+    wide = max(len(name) for name, _, _ in rows(b))
     lines = [f"{b.kernel}({', '.join(f'{d}={n}' for d, n in b.sizes.items())})"]
     lines.append(f"{'op':{wide}} {'bytes read':>20} {'bytes written':>20}")
-    lines += [f"{name:{wide}} {read:>20,} {written:>20,}" for name, read, written in rows]
+    lines += [f"{name:{wide}} {read:>20,} {written:>20,}" for name, read, written in rows(b)]
     return "\n".join([*lines, ""])
 
 

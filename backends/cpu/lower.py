@@ -47,6 +47,8 @@ def lower(kernel: Kernel, machine: Machine) -> Module:
         kinds = [("exact" if exact else "relaxed", exact, False) for exact in modes]
         if paired and streams_products(grid):
             kinds.append(("few", False, True))
+            if dict(grid.axes)[str(lane_axis(grid))] <= FEW:
+                kinds = [k for k in kinds if k[0] != "relaxed"]
         tasks: dict[str, Any] = {}
         for name, exact, few in kinds:
             tasks[name] = task = function(
@@ -89,7 +91,8 @@ def _worker(
 ) -> None:
     """Takes the number of a task from the counter and runs it, until there are no more.
 
-    `tasks`: the code of a task, by what it is made for; `exact` is for when another one finds NaN, or sizes are large.
+    `tasks`: the code of a task, by what it is made for; `exact` is for when another one finds NaN, or sizes are large, `few`
+    for few positions on the lane axis.
     """
     e = Emit(f, machine)
     b, (pointer, scratch) = e.builder, f.args
@@ -107,8 +110,8 @@ def _worker(
         return [b.call(tasks[name], [pointer, scratch, n])]
 
     def relaxed() -> list[Any]:
-        if "few" not in tasks or lane is None:
-            return call("relaxed")
+        if "few" not in tasks or "relaxed" not in tasks or lane is None:
+            return call("few" if "few" in tasks else "relaxed")
         few = e.compare("<=", context.read(e, pointer, ("extent", lane)), FEW)
         return e.branch(few, lambda: call("few"), lambda: call("relaxed"))
 

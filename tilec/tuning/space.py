@@ -113,4 +113,6 @@ def shape(chosen: Choice, tiles: Kernel) -> Choice:
 
 def tiles_of(online: Kernel, fixed: Mapping[str, int], chosen: Choice, target: str) -> Kernel:
     """A kernel in tiles, verified. Raises ResourceError where they do not fit the target."""
-    return pipeline.run(online, pipeline.tile_pipeline(fixed, chosen.tile, target))
+    workers = chosen.schedule.get(backend.WORKERS)
+    split = None if workers in (None, 1) else int(str(workers))
+    return pipeline.run(online, pipeline.tile_pipeline(fixed, chosen.tile, target, split))
