@@ -130,8 +130,9 @@ class Facts:
 
     def degree(self, grid: Grid) -> int:
         """The degree of the polynomial that is enough for the weights of a grid: less where all is rounded to 16 bits."""
-        stores = [op for op in walk(grid.body) if isinstance(op, Store)]
-        stored: set[DType] = set(map(self.stored_as, stores))
+        stored: list[DType] = [
+            self.stored_as(op) for op in walk(grid.body) if isinstance(op, Store)
+        ]
         return 4 if all(SIZES[dtype] <= 2 for dtype in stored if kind(dtype) == "float") else 5
 
     # ---- relaxed code
