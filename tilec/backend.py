@@ -10,6 +10,7 @@ from tilec import gpu
 from tilec.arrays import Array, view
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
+from tilec.pipeline import Pipeline
 from tilec.scalar import Number
 
 TARGETS = ("cpu", "reference", "cuda")
@@ -115,6 +116,17 @@ def prepare(
         from tilec.backends.cpu.target import compile
 
         compile(kernel)
+
+
+def tile_steps(
+    online: Kernel, sizes: Mapping[str, int], target: str, schedule: Mapping[str, object]
+) -> Pipeline:
+    """The passes that cut a kernel (after `online`) into the tiles that run; none where they are the default ones."""
+    if not on_gpu(target):
+        return ()
+    from tilec.backends.cuda import target as cuda
+
+    return cuda.steps(cuda.Online(online, sizes), target, schedule)
 
 
 def see(name: str, x: Any, target: str) -> Array:
