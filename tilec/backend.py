@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec import gpu
 from tilec.arrays import Array, view
@@ -12,6 +12,10 @@ from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.pipeline import Pipeline
 from tilec.scalar import Number
+
+if TYPE_CHECKING:
+    from tilec.ceilings import Ceilings
+    from tilec.traffic import Budget
 
 TARGETS = ("cpu", "reference", "cuda")
 """The targets; `cuda` also as `cuda:sm_90a`, `cuda:sm_80` and so on."""
@@ -129,6 +133,30 @@ def tile_steps(
     return cuda.steps(cuda.Online(online, sizes), target, schedule)
 
 
+@dataclass(frozen=True)
+class Draft:
+    """What would run, before it is compiled: its tiles, what tells its code from another's, and its own cost model, where
+    the target has one: seconds from the kernel's budget, the sizes and scalars, and the ceilings."""
+
+    kernel: Kernel
+    identity: object
+    seconds: Callable[[Budget, Mapping[str, Number], Ceilings], float] | None = None
+
+
+def draft(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: tuple[Kernel, Mapping[str, int]] | None = None,
+) -> Draft:
+    """What `runner` would run. Raises ResourceError where the schedule does not fit the target."""
+    if not on_gpu(target):
+        return Draft(kernel, kernel)
+    from tilec.backends.cuda import target as cuda
+
+    return cuda.draft(kernel, target, schedule, cuda.Online(*online) if online else None)
+
+
 def see(name: str, x: Any, target: str) -> Array:
     """The description of the array given for an argument of a call on a target.
 
@@ -152,16 +180,19 @@ def runner(
     target: str,
     schedule: Mapping[str, object] | None = None,
     online: tuple[Kernel, Mapping[str, int]] | None = None,
+    hint: bool = False,
 ) -> Runner:
     """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
     `online`: the kernel before it was cut in tiles and the sizes of the call, for targets that choose the tiles themselves.
+    `hint`: a call that the schedule does not fit takes another one.
     """
     if on_gpu(target):
         from tilec.backends.cuda import execute
         from tilec.backends.cuda.target import Online
 
-        return execute.executable(kernel, target, schedule, Online(*online) if online else None)
+        before = Online(*online) if online else None
+        return execute.executable(kernel, target, schedule, before, hint)
     if target == "cpu":
         from tilec.backends.cpu.target import compile
 

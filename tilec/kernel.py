@@ -28,7 +28,7 @@ from tilec.source import Source
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
     from tilec.traffic import Budget
-    from tilec.tuning.search import Leaderboard
+    from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner
 
 PLANS = 256
@@ -315,7 +315,8 @@ class Kernel:
         if key not in self._ready:
             tiles = pipeline.run(online, pipeline.tile_pipeline(fixed, tile, target))
             before = None if tile else (online, sizes)
-            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before)
+            hint = tuned is not None
+            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before, hint)
         return self._ready[key]
 
     def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:

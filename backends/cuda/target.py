@@ -8,22 +8,26 @@ faster one was not taken.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__, cache
+from tilec.backend import Draft
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import nvrtc
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.lower import Function, lower
 from tilec.backends.cuda.source import complete
-from tilec.errors import ArgumentError, UnsupportedError
-from tilec.ir import Kernel
+from tilec.errors import ArgumentError, ResourceError, UnsupportedError
+from tilec.ir import Grid, Kernel
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.hopper.schedule import Schedule
+    from tilec.ceilings import Ceilings
     from tilec.pipeline import Pipeline
+    from tilec.scalar import Number
+    from tilec.traffic import Budget
 
 EMITTERS = ("simt", "hopper")
 HOPPER = "sm_90a"
@@ -287,6 +291,38 @@ def code_for(
     if online is not None:
         online = replace(online, schedule=fast_fields(schedule or {}))
     return generate(kernel, arch, emitter, online, compiling)
+
+
+def draft(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: Online | None = None,
+) -> Draft:
+    """The code of a kernel before the compiler has seen it. Raises ResourceError where the schedule does not fit."""
+    try:
+        code = code_for(kernel, target, schedule, online, compiling=False)
+    except ArgumentError as e:
+        raise ResourceError(str(e)) from e
+    lines = code.text.split("\n")
+    text = "\n".join(x for x in lines if not x.startswith("//"))  # the first ones name the schedule
+    return Draft(code.kernel, text, _model(code))
+
+
+def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], float] | None:
+    """The cost model of a kernel all of whose grids are fast; of others, nothing better is known than the general one."""
+    grids = sum(isinstance(op, Grid) for op in code.kernel.body)
+    if len(code.fast) < grids:
+        return None
+    from tilec.backends.cuda.hopper import cost
+
+    def seconds(stated: Budget, env: Mapping[str, Number], roof: Ceilings) -> float:
+        return sum(
+            cost.seconds(s.plan, [t for t in stated.tiles if t.grid == n], env, roof)
+            for n, s in code.fast.items()
+        )
+
+    return seconds
 
 
 def steps(online: Online, target: str, schedule: Mapping[str, object]) -> Pipeline:

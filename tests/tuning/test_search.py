@@ -11,7 +11,8 @@ import pytest
 import tilec
 from tests.programs import CAUSAL
 from tilec import backend
-from tilec.tuning import search, space, store
+from tilec.tuning import board as boards
+from tilec.tuning import expected, space, store
 
 SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
 
@@ -166,8 +167,16 @@ def test_a_wrong_result_never_wins(monkeypatch):
     assert "1 wrong: j=16: O is off by" in str(board)
 
 
-def test_large_problems_are_checked_against_the_default(monkeypatch):
-    monkeypatch.setattr(search, "EXACT", 10)
+def test_large_problems_are_checked_at_some_tiles(monkeypatch):
+    monkeypatch.setattr(expected, "EXACT", 10)
+    board = tuned(tilec.compile(CAUSAL), space="i=16")
+    assert board.compared_with == "the float64 reference at 3 tiles"
+    assert 0 < max(e.error for e in board.measured) < 1e-5
+
+
+def test_what_is_too_large_for_that_is_checked_against_the_default(monkeypatch):
+    monkeypatch.setattr(expected, "EXACT", 10)
+    monkeypatch.setattr(expected, "SAMPLED", 10)
     board = tuned(tilec.compile(CAUSAL), space="i=16")
     assert board.compared_with == "the default schedule"
     assert max(e.error for e in board.measured) < 1e-5
@@ -176,7 +185,7 @@ def test_large_problems_are_checked_against_the_default(monkeypatch):
 def test_what_does_not_fit_is_not_tried():
     kernel = tilec.compile(CAUSAL)
     data = kernel.sample(**SIZES | {"M": 4096, "N": 4096})
-    board = kernel.tune(**data, jobs=0, budget=0.01, space="i=4096 j=4096")
+    board = kernel.tune(**data, jobs=0, budget=60.0, space="i=4096 j=4096")
     assert [e.state for e in board.entries] == ["measured", "does not fit"]
     assert "use smaller tiles" in board.entries[1].note
 
@@ -213,7 +222,7 @@ def test_untuned_calls_touch_no_file():
 
 def test_a_board_shows_time_speed_and_roof():
     board = tuned(tilec.compile(CAUSAL), space="i=16")
-    shown = search.show(board, 1)
+    shown = boards.show(board, 1)
     assert "of roof" in shown
     assert " 1. " in shown
     assert " 2. " not in shown

@@ -27,6 +27,8 @@ UNFUSED, FUSED = "contract", "online"
 """After these passes the program is one kernel per op, and as few kernels as there are groups."""
 RUNNABLE = 2 << 30
 """Bytes of the largest value up to which `--measure` runs an IR in the interpreter."""
+COUNTABLE = 20_000_000_000
+"""Operations up to which it does."""
 
 
 def traffic(
@@ -45,7 +47,11 @@ def traffic(
         bool, typer.Option("--ops", help="List the ops after the last pass too.")
     ] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Add what the interpreter counts when it runs it.")
+        bool,
+        typer.Option(
+            "--measure",
+            help="Add what the interpreter counts when it runs it, and the hardware of a GPU.",
+        ),
     ] = False,
     plot: Annotated[
         str | None,
@@ -61,6 +67,7 @@ def traffic(
     report = _report(file, size, dtype, set_, target, tile, schedule)
     if measure:
         report.count()
+        report.ask_hardware(file, options.integers("--tile", tile, 1), schedule)
     if plot is not None:
         from tilec import plots
 
@@ -120,6 +127,7 @@ class _Report:
         self.all = [self.stage(name, ir) for name, ir in self.steps.items()]
         self.twice = {**sizes, **{d: 2 * sizes[d] for d in lengths(self.steps[self.all[-1].name])}}
         self.counted: dict[str, dict[str, Any]] = {}
+        self.hardware: dict[str, Any] | None = None
 
     @property
     def title(self) -> str:
@@ -145,15 +153,42 @@ class _Report:
         """Runs each IR in the interpreter, as far as its values fit memory, and keeps what it counted."""
         from tilec.backends.reference.interpreter import run
 
-        most = {s.name: self._widest(self.steps[s.name]) for s in self.all}
-        runnable = any(n <= RUNNABLE for n in most.values())
-        arrays = self.kernel.sample(dtype=self.element, **self.sizes) if runnable else {}
+        skipped = {s.name: self._too_large(s) for s in self.all}
+        some = any(not why for why in skipped.values())
+        arrays = self.kernel.sample(dtype=self.element, **self.sizes) if some else {}
         for s in self.all:
-            if most[s.name] > RUNNABLE:
-                self.counted[s.name] = {"skipped": f"a value of {most[s.name]:,} bytes"}
+            if skipped[s.name]:
+                self.counted[s.name] = {"skipped": skipped[s.name]}
                 continue
             got = run(self.steps[s.name], arrays, self.scalars)
             self.counted[s.name] = _comparison(s, got, _is_relaxed(self.steps[s.name]))
+
+    def _too_large(self, s: Stage) -> str:
+        """Why an IR is not run in the interpreter; nothing where it is."""
+        most = self._widest(self.steps[s.name])
+        if most > RUNNABLE:
+            return f"a value of {most:,} bytes"
+        return f"{s.operations:,} operations" if s.operations > COUNTABLE else ""
+
+    def ask_hardware(self, file: str, tile: dict[str, int], schedule: options.Strings) -> None:
+        """Has the GPU count the bytes of a call, if the target is one that is here."""
+        from tilec.ceilings import gpu
+
+        target = self.kernel.target or "cpu"
+        if not target.startswith("cuda"):
+            return
+        if gpu(target) is None:
+            self.hardware = {"refused": "hardware counters: there is no such GPU here"}
+            return
+        from tilec.backends.cuda.counters import Call, count
+
+        path, name = options.split(file)
+        fields: dict[str, object] = {**options.pairs("--schedule", schedule)}
+        call = Call(path, name, target, self.element, self.sizes, self.scalars, tile, fields)
+        try:
+            self.hardware = asdict(count(call))
+        except UnsupportedError as e:
+            self.hardware = {"refused": str(e)}
 
     def _widest(self, ir: IR) -> int:
         """Bytes of the largest array that the interpreter makes of an IR; products that are summed at once are none."""
@@ -203,6 +238,7 @@ class _Report:
             "compulsory": self.all[0].compulsory,
             "stages": [self._fact(s) for s in self.all],
             "compared": self.compared(),
+            **({"hardware": self.hardware} if self.hardware is not None else {}),
         }
 
     def _fact(self, s: Stage) -> dict[str, Any]:
@@ -242,7 +278,10 @@ class _Report:
             )
             if s.name in self.counted:
                 yield _count(self.counted[s.name])
-        yield f"compulsory  {self.all[0].compulsory:,} bytes: each input once, each output once"
+        must = self.all[0].compulsory
+        yield f"compulsory  {must:,} bytes: each input once, each output once"
+        if self.hardware is not None:
+            yield from _hardware(self.hardware, must, self.all[-1].moved)
 
     def _comparison(self) -> Iterator[str]:
         headings = {UNFUSED: "one op at a time", FUSED: "fused"}
@@ -328,6 +367,22 @@ def duration(t: float) -> str:
     if t < 1e-3:
         return f"{t * 1e6:.3g} µs"
     return f"{t * 1e3:.3g} ms" if t < 1 else f"{t:.3g} s"
+
+
+def _hardware(h: Mapping[str, Any], compulsory: int, moved: int) -> Iterator[str]:
+    """What the hardware counted, beside what is stated."""
+    if "refused" in h:
+        yield str(h["refused"])
+        return
+    memory, cache = h["read"] + h["written"], h["cache_read"] + h["cache_written"]
+    yield (
+        f"memory      {h['read']:,} bytes read, {h['written']:,} written, as the GPU counts: "
+        f"{memory / max(1, compulsory):.3f} of the compulsory ones"
+    )
+    yield (
+        f"L2 cache    {h['cache_read']:,} bytes read, {h['cache_written']:,} written: "
+        f"{cache / max(1, moved):.3f} of those that the tiles load and store"
+    )
 
 
 def _largest(part: str) -> Callable[[Fact], str]:
