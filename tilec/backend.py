@@ -91,7 +91,13 @@ def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
 
     if (arch.parse(target) or cuda.default_arch()) != cuda.HOPPER:
         return {}
-    return {"warpgroups": (2, 3, 4), "columns": (64, 80, 96, 128, 160), "stages": (2, 3)}
+    return {
+        "warpgroups": (2, 3, 4),
+        "columns": (32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192),
+        "stages": (2, 3),
+        "order": ("static", "longest"),
+        "store": ("tma", "direct"),
+    }
 
 
 def schedule_fields(target: str) -> tuple[str, ...]:

@@ -83,6 +83,12 @@ def total(rows: Iterable[Mapping[str, str]], metric: str) -> int:
 
 def launches(call: Call, metrics: Sequence[str]) -> list[dict[str, str]]:
     """The kernels of a call and the one after them, each with its metrics. Raises UnsupportedError."""
+    what = json.dumps(vars_of(call))
+    return launched([sys.executable, "-m", "tilec.backends.cuda.counted", what], metrics)
+
+
+def launched(process: Sequence[str], metrics: Sequence[str]) -> list[dict[str, str]]:
+    """The kernels that a process launches between its marks for the profiler. Raises UnsupportedError."""
     tool = find()
     command = [
         tool,
@@ -90,7 +96,7 @@ def launches(call: Call, metrics: Sequence[str]) -> list[dict[str, str]]:
         *("--clock-control", "none", "--cache-control", "none"),
         *("--profile-from-start", "off", "--replay-mode", "application"),
         *("--target-processes", "all", "--metrics", ",".join(metrics)),
-        *(sys.executable, "-m", "tilec.backends.cuda.counted", json.dumps(vars_of(call))),
+        *process,
     ]
     root = str(Path(__file__).resolve().parents[2])
     known = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))

@@ -16,9 +16,7 @@ SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
 
 
 @pytest.fixture(autouse=True)
-def _apart(tmp_path, monkeypatch):
-    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
-
+def _apart(monkeypatch):
     def bench(call, values):
         arrays = {n: (a, values[n]) for n, a in call.arrays.items()}
         sizes, scalars = call.bound.sizes, call.bound.scalars
@@ -77,12 +75,12 @@ def test_an_array_has_the_layout_that_is_asked_for():
 
 def test_one_that_crashes_and_one_that_hangs_cost_themselves_alone(monkeypatch):
     monkeypatch.setattr(apart, "RUNNER", "tests.tuning.misbehaving")
-    monkeypatch.setattr(apart, "PATIENCE", 3.0)
+    monkeypatch.setattr(apart, "PATIENCE", 8.0)
     data = tilec.compile(CAUSAL).sample(**SIZES)
     board = tuned(CAUSAL, data, space="j=16,32,48")
     notes = {e.choice.tile.get("j"): e.note for e in board.entries if e.state == "failed"}
     assert "ended with status 3 (a terrible thing has happened)" in notes[16]
-    assert "did not come back within 3 s" in notes[32]
+    assert "did not come back within 8 s" in notes[32]
     assert {e.choice.tile.get("j") for e in board.measured} == {None, 48}
 
 
@@ -90,7 +88,7 @@ def test_the_budget_ends_the_wait_for_one_that_hangs(monkeypatch):
     monkeypatch.setattr(apart, "RUNNER", "tests.tuning.misbehaving")
     monkeypatch.setattr(apart, "PATIENCE", 100.0)
     data = tilec.compile(CAUSAL).sample(**SIZES)
-    tuned(CAUSAL, data, space="j=48", budget=100.0)  # the ceilings are measured now
+    tuned(CAUSAL, data, space="j=48", budget=100.0)  # the default is compiled now
     start = time.monotonic()
     board = tuned(CAUSAL, data, space="j=32", budget=8.0)
     assert time.monotonic() - start < 10.0

@@ -17,11 +17,6 @@ from tilec.tuning import expected, space, store
 SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
-
-
 def tuned(kernel, **more):
     return kernel.tune(**kernel.sample(**SIZES), **{"budget": 60.0, "jobs": 0} | more)
 
@@ -237,7 +232,7 @@ def test_schedule_fields_are_searched_where_a_target_has_them():
     kernel = tilec.compile(CAUSAL, target="cuda:sm_90a")
     tiles = tiles_of(kernel)
     found = space.default_space(tiles, "cuda:sm_90a")
-    assert set(found) == {"warpgroups", "columns", "stages"}
+    assert set(found) == {"warpgroups", "columns", "stages", "order", "store"}
     (one,) = space.candidates(
         space.parse(["warpgroups=3 columns=96 order=longest"], tiles, "cuda:sm_90a"), tiles, SIZES
     )

@@ -19,7 +19,7 @@ from tilec import accuracy, backend, ceilings, cost, roofline, text
 from tilec.errors import ArgumentError, ResourceError, TilecError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.scalar import Number
-from tilec.traffic import budget
+from tilec.traffic import Budget, budget
 from tilec.tuning import expected
 from tilec.tuning import space as spaces
 from tilec.tuning.bench import Bench, Candidate
@@ -90,6 +90,8 @@ class _Search:
     def __init__(self, problem: Problem, store: Store, options: Options) -> None:
         self.until = time.monotonic() + options.budget
         self.problem, self.store, self.options = problem, store, options
+        self.cut: dict[tuple[tuple[str, int], ...], Kernel] = {}
+        self.budgets: dict[Kernel, Budget] = {}
         tiles, given = self.tiles(Choice()), options.space
         self.space = (
             spaces.default_space(tiles, problem.target)
@@ -138,22 +140,31 @@ class _Search:
     # ---- candidates
 
     def tiles(self, choice: Choice) -> Kernel:
+        """The kernel in tiles of some extents."""
+        p, key = self.problem, tuple(sorted(choice.tile.items()))
+        if key not in self.cut:
+            self.cut[key] = spaces.tiles_of(p.online, p.fixed, choice, p.target)
+        return self.cut[key]
+
+    def budget(self, tiles: Kernel) -> Budget:
+        """What a kernel in tiles moves and does."""
         p = self.problem
-        return spaces.tiles_of(p.online, p.fixed, choice, p.target)
+        if tiles not in self.budgets:
+            self.budgets[tiles] = budget(tiles, p.sizes, p.scalars, p.arrays)
+        return self.budgets[tiles]
 
     def smallest(self) -> Mapping[Unit, int]:
         """The operations in tiles of 16: what the CPU target trims masked tiles to."""
         p = self.problem
         axes = spaces.default_space(self.tiles(Choice()), p.target)
-        tiles = self.tiles(Choice({a: 16 for a in axes if a in p.online.extents}))
-        work = budget(tiles, p.sizes, p.scalars, p.arrays).work
+        work = self.budget(self.tiles(Choice({a: 16 for a in axes if a in p.online.extents}))).work
         return {u: work.total(u) for u in work.ops}
 
     def entry(self, choice: Choice) -> tuple[Entry, object]:
         """A candidate with its prediction, and what tells its code from others. ResourceError: it does not fit."""
         p, tiles = self.problem, self.tiles(choice)
         draft = backend.draft(tiles, p.target, choice.schedule, self.before(choice))
-        stated = budget(draft.kernel, p.sizes, p.scalars, p.arrays)
+        stated = self.budget(draft.kernel)
         if draft.seconds is not None:
             predicted = draft.seconds(stated, self.env, self.roof)
         else:
@@ -273,8 +284,8 @@ class _Search:
         self.done.append(self.default)
         tiles = self.default.runs
         assert tiles is not None
-        stated = budget(tiles, p.sizes, p.scalars, p.arrays)
-        self.least = roofline.stage("place", tiles, stated, self.env, self.roof).bound.least
+        stage = roofline.stage("place", tiles, self.budget(tiles), self.env, self.roof)
+        self.least = stage.bound.least
 
     def tried(self, e: Entry) -> Entry:
         """A candidate after its check and its timing; it is the incumbent if it is better. Raises Late."""

@@ -54,7 +54,7 @@ def specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
     return specialise.specialise(kernel, specialise.Options(sizes=fixed))
 
 
-def steps(kernel: Kernel, sizes: Mapping[str, int], schedule: Schedule) -> Pipeline:
+def steps(kernel: Kernel, sizes: Mapping[str, int], schedule: Tiling) -> Pipeline:
     """The passes that `tiles` runs."""
     fixed = {d: sizes[d] for d in module("specialise").static_dims(kernel)}
     names = ("prune", "relax", "place") if schedule.relax else ("prune", "place")
@@ -98,7 +98,7 @@ def tiled(kernel: Kernel, schedule: Tiling) -> Kernel:
     return place(relax(kernel) if schedule.relax else kernel)
 
 
-def _target(schedule: Schedule) -> Target:
+def _target(schedule: Tiling) -> Target:
     return Target(
         "cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024
     )
