@@ -146,12 +146,14 @@ class _Loops:
 
     def products(self) -> float:
         """Operations per second of the tensor unit, with operands at hand."""
-        data = self.cupy.random.standard_normal(TENSOR_SHARED // 2, dtype="float32")
+        import numpy
+
+        data = numpy.random.default_rng(0).standard_normal(TENSOR_SHARED // 2, dtype="float32")
         if self.arch == "sm_90a":  # the upper halves of f32 are bf16
-            raw = (data.view("uint32") >> 16).astype("uint16")
+            raw = self.cupy.asarray((data.view("uint32") >> 16).astype("uint16"))
             blocks, each, rounds = self.processors, WARPGROUPS * PRODUCT, 1 << 11
         else:
-            raw = data.astype("float16").view("uint16")
+            raw = self.cupy.asarray(data.astype("float16").view("uint16"))
             blocks, each, rounds = 4 * self.processors, WARPS * TILES * SMALL_PRODUCT, 1 << 12
         out = self.cupy.zeros(4, "float32")
         return float(blocks) * each * rounds / self.time("products", blocks, raw, out, rounds, 0)
