@@ -560,6 +560,7 @@ class Kernel:
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
         self._repeats.clear()
+        self._repeats.clear()
         return call.tune(self._fixed(online, bound.sizes), options)
 
 

@@ -83,9 +83,7 @@ def flusher(size: int) -> Callable[[], None]:
     arch = architectures.for_capability(launch.capability(device))
     loops = _Loops.load(c, arch, launch.processors(device))
     given = (c.zeros(size, "uint8"), c.zeros(16, "uint8"), numpy.uint64(size // 16), numpy.int32(1))
-    return lambda: loops.kernels["read_all"](
-        4 * loops.processors, given, c.cuda.get_current_stream()
-    )
+    return lambda: loops.start("read_all", 4 * loops.processors, given)
 
 
 @dataclass(frozen=True)
@@ -123,8 +121,12 @@ class _Loops:
         import numpy
 
         given = (data, out, numpy.uint64(first), numpy.int32(second))
-        stream = self.cupy.cuda.get_current_stream()
-        return self.best(lambda: self.kernels[name](blocks, given, stream))
+        return self.best(lambda: self.start(name, blocks, given))
+
+    def start(self, name: str, blocks: int, given: tuple[Any, ...]) -> None:
+        """Launches a kernel on the current stream."""
+        k = self.kernels[name]
+        k.function((blocks,), (k.threads,), given, k.shared)
 
     def reads(self, size: int, passes: int) -> float:
         """Bytes per second of reading an array some times over."""

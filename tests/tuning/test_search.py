@@ -86,6 +86,11 @@ def test_later_calls_take_the_stored_schedule():
     assert plan.tuned.choice.tile == {"i": 16, "j": 16}
     assert space.tiled_axes(plan.ir)["j"] == 16
     np.testing.assert_allclose(later(**data), later.reference(**data), atol=1e-5)
+    # a kernel that was called before the search takes it, too
+    kernel(**data)
+    board = tuned(kernel, space="i=16")
+    kernel(**data)
+    assert kernel.plan(**data).tuned.choice == board.best.choice
     # near sizes share it, others do not, and the user's word goes first
     assert later.plan(**later.sample(**SIZES | {"N": 60})).tuned is not None
     assert later.plan(**later.sample(**SIZES | {"N": 600})).tuned is None
