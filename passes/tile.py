@@ -117,7 +117,7 @@ def grid_extents(
     streams = [op for op in walk(group.body) if isinstance(op, For)]
     if group.axes:
         if any(isinstance(op, (For, Contract, Reduce)) for op in walk(group.body)):
-            axis = _row_axis(group, streams)
+            axis = row_axis(group, streams)
             out[axis] = min(rows, found.get(axis, rows))
         else:
             out[group.axes[-1]] = options.target.elements
@@ -148,7 +148,7 @@ def blocks(kernel: Kernel) -> dict[str, int]:
     return out
 
 
-def _row_axis(group: Group, streams: list[For]) -> str:
+def row_axis(group: Group, streams: list[For]) -> str:
     """The grid axis along which most loaded data is shared; the last one of those with equal reuse.
 
     What a stream loads counts first; without a stream, all loads count.

@@ -178,6 +178,13 @@ def test_ir_along_the_pipeline(tile):
     assert any(line.startswith("-") and "softmax" in line for line in out.splitlines())
     _, out, _ = tile("ir", "causal.tile", "--bytes", "--after", "fuse")
     assert "total" in out
+    _, out, _ = tile("ir", "causal.tile", "--bytes", "--after", "fuse", "--json")
+    found = json.loads(out)
+    assert found["total"]["read"] == sum(x["read"] for x in found["ops"]) > 0
+    assert found["total"]["written"] == sum(x["written"] for x in found["ops"]) > 0
+    assert found["sizes"]["D"] == 8
+    status, _, err = tile("ir", "causal.tile", "--json")
+    assert (status, "only --bytes has figures" in err) == (2, True)
     status, _, err = tile("ir", "causal.tile", "--passes", "expand,fuze")
     assert (status, "did you mean fuse?" in err) == (1, True)
     status, _, err = tile("ir", "causal.tile", "--after", "fuze")
@@ -231,7 +238,7 @@ def test_traffic(tile):
 def test_traffic_prints_tables(tile):
     status, out, _ = tile("traffic", "causal.tile", "--measure", "--after", "contract")
     assert status == 0
-    assert out.count("counted") == out.count("equal") == 11
+    assert out.count("counted") == out.count("equal") == 12
     for words in (
         "roofs: memory",
         "compulsory",

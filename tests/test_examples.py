@@ -11,6 +11,7 @@ import tilec
 from tests.test_differential import by_name, difference
 from tilec.backends.reference.interpreter import run
 from tilec.kernel import Kernel
+from tilec.passes.split import Options, split
 from tilec.reader import read
 from tilec.text import show
 from tilec.traffic import budget
@@ -62,6 +63,7 @@ def test_every_level_means_the_same_and_moves_the_bytes_it_states(path: Path) ->
     data = kernel.sample(**small)
     known, scalars = kernel.environment(small)
     (_, first), *rest = kernel.stages(sizes=known)
+    rest.append(("split", split(dict(rest)["prune"], Options(pieces=3))))
     want = run(first, data, scalars)
     assert budget(first, known, scalars, data).total == want.traffic.total
     for name, level in rest:

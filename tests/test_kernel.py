@@ -281,7 +281,7 @@ def test_targets():
         tilec.compile(CAUSAL, target="cuda", schedule={"stages": 1})
     with pytest.raises(tilec.ArgumentError, match="'gpu'.*cpu, reference"):
         tilec.compile(CAUSAL, target="gpu")
-    with pytest.raises(tilec.UnsupportedError, match="stages"):
+    with pytest.raises(tilec.ArgumentError, match="'stages'.*workers"):
         tilec.compile(CAUSAL, target="cpu", schedule={"stages": 2})
 
 

@@ -89,14 +89,10 @@ def python(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_import_is_cheap():
-    code = (
-        "import sys, time; t = time.perf_counter(); import tilec; t = time.perf_counter() - t;"
-        "print(t, *(m for m in ('numpy', 'llvmlite', 'lark', 'networkx', 'typer') if m in sys.modules))"
-    )
-    runs = [python(code).split() for _ in range(3)]
-    assert all(len(r) == 1 for r in runs), f"loaded too: {runs[0][1:]}"
-    assert min(float(r[0]) for r in runs) < 0.1
+def test_import_loads_nothing_heavy():
+    heavy = ("numpy", "llvmlite", "lark", "networkx", "typer")
+    code = f"import sys, tilec; print(*(m for m in {heavy} if m in sys.modules))"
+    assert not python(code).split()
 
 
 def test_the_text_side_needs_no_numpy():

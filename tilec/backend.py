@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec import gpu
 from tilec.arrays import Array, view
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
+from tilec.pipeline import Pipeline
 from tilec.scalar import Number
+
+if TYPE_CHECKING:
+    from tilec.ceilings import Ceilings
+    from tilec.traffic import Budget
 
 TARGETS = ("cpu", "reference", "cuda")
 """The targets; `cuda` also as `cuda:sm_90a`, `cuda:sm_80` and so on."""
@@ -46,6 +51,10 @@ class Runner(Protocol):
         ...
 
 
+WORKERS = "workers"
+"""The schedule field that says for how many workers the streamed axis of few tiles is cut in pieces; 1: it is not."""
+
+
 def check_target(target: str) -> None:
     """Raises ArgumentError for a name that is no target, UnsupportedError for an architecture that is too old."""
     if target in TARGETS:
@@ -67,14 +76,37 @@ def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
     """Raises ArgumentError or UnsupportedError for schedule fields that a target does not have."""
     if not schedule:
         return
-    if target is None or not on_gpu(target):
-        raise UnsupportedError(
-            f"schedule: the target {target or 'cpu'} has no schedule fields yet ({', '.join(schedule)} given); "
-            "what works is tile={'i': 128, 'j': 64}, or a target that has some: target='cuda'"
-        )
-    from tilec.backends.cuda import target as cuda
+    if target is not None and on_gpu(target):
+        from tilec.backends.cuda import target as cuda
 
-    cuda.chosen(schedule)
+        cuda.chosen(schedule)
+        return
+    if target != "cpu":
+        raise UnsupportedError(
+            f"schedule: the target {target or 'of the arrays'} has no schedule fields ({', '.join(schedule)} given); "
+            "what works is tile={'i': 128, 'j': 64}, or a target that has some: target='cpu', target='cuda'"
+        )
+    for name, x in schedule.items():
+        if name != WORKERS:
+            raise ArgumentError(f"schedule: target cpu has no field {name!r}; it has {WORKERS}")
+        if not isinstance(x, int) or isinstance(x, bool) or x < 1:
+            raise ArgumentError(f"schedule: {WORKERS} is {x!r}, expected a number from 1")
+
+
+def workers(target: str, schedule: Mapping[str, object] | None = None) -> int | None:
+    """For how many workers a streamed axis is cut in pieces where there are fewer tiles; None: it never is.
+
+    Without a field of the schedule, twice as many as there are threads: then the last tile keeps no thread waiting long.
+    """
+    chosen = (schedule or {}).get(WORKERS)
+    if chosen is not None:
+        return int(str(chosen)) if chosen != 1 else None
+    if target != "cpu":
+        return None
+    from tilec.backends.cpu import pool
+
+    threads = pool.threads()
+    return 2 * threads if threads > 1 else None
 
 
 def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
@@ -86,13 +118,19 @@ def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
 
     if (arch.parse(target) or cuda.default_arch()) != cuda.HOPPER:
         return {}
-    return {"warpgroups": (2, 3, 4), "columns": (64, 80, 96, 128, 160), "stages": (2, 3)}
+    return {
+        "warpgroups": (2, 3, 4),
+        "columns": (32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192),
+        "stages": (2, 3),
+        "order": ("static", "longest"),
+        "store": ("tma", "direct"),
+    }
 
 
 def schedule_fields(target: str) -> tuple[str, ...]:
     """All schedule fields of a target."""
     if not on_gpu(target):
-        return ()
+        return (WORKERS,) if target == "cpu" else ()
     from tilec.backends.cuda.hopper.schedule import fields
 
     return ("emitter", *fields())
@@ -115,6 +153,41 @@ def prepare(
         from tilec.backends.cpu.target import compile
 
         compile(kernel)
+
+
+def tile_steps(
+    online: Kernel, sizes: Mapping[str, int], target: str, schedule: Mapping[str, object]
+) -> Pipeline:
+    """The passes that cut a kernel (after `online`) into the tiles that run; none where they are the default ones."""
+    if not on_gpu(target):
+        return ()
+    from tilec.backends.cuda import target as cuda
+
+    return cuda.steps(cuda.Online(online, sizes), target, schedule)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What would run, before it is compiled: its tiles, what tells its code from another's, and its own cost model, where
+    the target has one: seconds from the kernel's budget, the sizes and scalars, and the ceilings."""
+
+    kernel: Kernel
+    identity: object
+    seconds: Callable[[Budget, Mapping[str, Number], Ceilings], float] | None = None
+
+
+def draft(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: tuple[Kernel, Mapping[str, int]] | None = None,
+) -> Draft:
+    """What `runner` would run. Raises ResourceError where the schedule does not fit the target."""
+    if not on_gpu(target):
+        return Draft(kernel, kernel)
+    from tilec.backends.cuda import target as cuda
+
+    return cuda.draft(kernel, target, schedule, cuda.Online(*online) if online else None)
 
 
 def see(name: str, x: Any, target: str) -> Array:
@@ -140,16 +213,19 @@ def runner(
     target: str,
     schedule: Mapping[str, object] | None = None,
     online: tuple[Kernel, Mapping[str, int]] | None = None,
+    hint: bool = False,
 ) -> Runner:
     """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
     `online`: the kernel before it was cut in tiles and the sizes of the call, for targets that choose the tiles themselves.
+    `hint`: a call that the schedule does not fit takes another one.
     """
     if on_gpu(target):
         from tilec.backends.cuda import execute
         from tilec.backends.cuda.target import Online
 
-        return execute.executable(kernel, target, schedule, Online(*online) if online else None)
+        before = Online(*online) if online else None
+        return execute.executable(kernel, target, schedule, before, hint)
     if target == "cpu":
         from tilec.backends.cpu.target import compile
 

@@ -79,3 +79,7 @@ REDUCTIONS: dict[str, Result] = {
 
 VANISHING = frozenset({"exp", "exp2", "sigmoid", "relu", "silu"})
 """Functions whose value at -inf is an *absent* zero: a term that contributes nothing, NaN in its partner included."""
+ZERO_AT_ZERO = frozenset(
+    {"neg", "abs", "sqrt", "tanh", "sin", "erf", "floor", "ceil", "round", "relu", "silu"}
+)
+"""Functions that keep an absent zero absent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,7 +28,7 @@ from tilec.source import Source
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
     from tilec.traffic import Budget
-    from tilec.tuning.search import Leaderboard
+    from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner
 
 PLANS = 256
@@ -95,6 +95,7 @@ class Kernel:
         self._online: dict[tuple[DType, ...], IR] = {}
         self._checked: dict[tuple[DType, ...], tuple[bounds.Index, ...]] = {}
         self._static: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._tiled: dict[object, IR] = {}
         self._ready: dict[object, tuple[IR, backend.Runner]] = {}
         self._plans: dict[object, Plan] = {}
         self._repeats = Repeats(source.signature)
@@ -254,7 +255,7 @@ class Kernel:
         bounds.check(kernel, self._indices(kernel), bound)
         outputs = self._results(kernel, bound)
         tuned = self._tuned(target, kernel, bound.sizes)
-        return Plan(bound, *self._compiled(target, kernel, bound.sizes, tuned), outputs, tuned)
+        return Plan(bound, *self._compiled(target, kernel, bound, tuned), outputs, tuned)
 
     def _fixed(self, online: IR, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes that code is compiled for."""
@@ -297,9 +298,10 @@ class Kernel:
         return self._for_types(dict.fromkeys(self._source.untyped, choices.dtype(dtype)))
 
     def _compiled(
-        self, target: str, kernel: IR, sizes: Mapping[str, int], tuned: Winner | None
+        self, target: str, kernel: IR, bound: binding.Bound, tuned: Winner | None
     ) -> tuple[IR, backend.Runner]:
         """The IR that runs and what runs it, for given element types and the sizes that must be known to compile."""
+        sizes = bound.sizes
         types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
         key: tuple[object, ...] = (target, types)
         as_written = target == "reference" and not self._tile
@@ -307,16 +309,34 @@ class Kernel:
             self._ready[key] = kernel, backend.runner(kernel, target)
         if as_written:
             return self._ready[key]
+        from tilec import rows  # the passes behind it take a while to load
+
         online = self._after_tensor_passes(types, kernel)
         fixed = self._fixed(online, sizes)
         tile = self._tile if tuned is None else dict(tuned.choice.tile)
         schedule = self._schedule if tuned is None else dict(tuned.choice.schedule)
-        key += (*fixed.items(), *tile.items(), *schedule.items())
+        known = {**sizes, **bound.scalars}
+        chosen = None if tile else rows.choose(online, known, pipeline.target_of(target))
+        extents = chosen.extents if chosen else tile
+        fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
+        key += (*fixed.items(), *extents.items(), *schedule.items())
+        tiles = self._in_tiles(key, online, pipeline.tile_pipeline(fixed, extents, target))
+        workers = backend.workers(target, schedule)
+        if workers and pipeline.module("split").few(tiles, known, workers):
+            key += ("workers", workers)
+            steps = pipeline.tile_pipeline(fixed, extents, target, workers)
+            tiles = self._in_tiles(key, online, steps)
         if key not in self._ready:
-            tiles = pipeline.run(online, pipeline.tile_pipeline(fixed, tile, target))
             before = None if tile else (online, sizes)
-            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before)
+            hint = tuned is not None
+            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before, hint)
         return self._ready[key]
+
+    def _in_tiles(self, key: object, online: IR, steps: pipeline.Pipeline) -> IR:
+        """The tile IR of a key, made once."""
+        if key not in self._tiled:
+            self._tiled[key] = pipeline.run(online, steps)
+        return self._tiled[key]
 
     def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:
         """The stored schedule for a call, where the user chose none; a file that cannot be trusted gives a warning."""
@@ -368,16 +388,34 @@ class Kernel:
         known = {**self._source.sizes, **self._own(sizes or {})}
         kernel = self._all_of(dtype)
         yield "lower", kernel
-        if steps is None:
-            steps = self._default_steps(self._target or "cpu")
-        yield from pipeline.stages(kernel, steps, sizes=known)
+        if steps is not None:
+            yield from pipeline.stages(kernel, steps, sizes=known)
+            return
+        target = self._target or "cpu"
+        if target == "reference":
+            return
+        online = kernel
+        for name, online in pipeline.stages(kernel, pipeline.tensor_pipeline()):
+            yield name, online
+        yield from pipeline.stages(online, self._tile_steps(target, online, known), sizes=known)
+
+    def _tile_steps(self, target: str, online: IR, sizes: Mapping[str, int]) -> pipeline.Pipeline:
+        """The passes that cut a kernel into the tiles that run on a target, as far as the sizes decide on them."""
+        found: pipeline.Pipeline = ()
+        if not self._tile and all(d in sizes for d in online.dims):
+            needed = {d: sizes[d] for d in online.dims}
+            found = backend.tile_steps(online, needed, target, self._schedule)
+        return found or self._default_steps(target)[len(pipeline.TENSOR) :]
 
     def _default_steps(self, target: str) -> pipeline.Pipeline:
         if target == "reference":
             return ()
+        workers = (
+            backend.workers(target, self._schedule) if backend.WORKERS in self._schedule else None
+        )
         tensor, tiles = (
             pipeline.tensor_pipeline(),
-            pipeline.tile_pipeline({}, self._tile, target),
+            pipeline.tile_pipeline({}, self._tile, target, workers),
         )
         # the sizes that specialise fixes are known only after the tensor passes
         return tensor + tuple(pipeline.Step(s.name) if s.name == "specialise" else s for s in tiles)
@@ -424,11 +462,9 @@ class Kernel:
         from tilec.traffic import budget
 
         known, scalars = self.environment(sizes)
-        arrays = self.sample(dtype=dtype, **known)
-        return [
-            (name, budget(kernel, known, scalars, arrays))
-            for name, kernel in self.stages(dtype=dtype, sizes=known)
-        ]
+        stages = list(self.stages(dtype=dtype, sizes=known))
+        arrays = self.deciding([kernel for _, kernel in stages], dtype, known)
+        return [(name, budget(kernel, known, scalars, arrays)) for name, kernel in stages]
 
     def environment(
         self, sizes: Mapping[str, int], scalars: Mapping[str, Number] | None = None
@@ -474,6 +510,16 @@ class Kernel:
 
         kernel = self._all_of(dtype)
         return draw(self._source, kernel, self._sizes(sizes), choices.seed(seed))
+
+    def deciding(
+        self, kernels: Iterable[IR], dtype: DType, sizes: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """Sample data for the tensors whose contents decide which ops of some IRs of this kernel run; mostly none."""
+        from tilec.control import Control
+        from tilec.sample import draw
+
+        names = {t for k in kernels for t in Control(k, usual=True).tensors}
+        return draw(self._source, self._all_of(dtype), sizes, 0, names) if names else {}
 
     def reference(self, *tensors: Any, **named: Any) -> Any:
         """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""
@@ -535,6 +581,7 @@ class Kernel:
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
+        self._repeats.clear()
         self._repeats.clear()
         return call.tune(self._fixed(online, bound.sizes), options)
 

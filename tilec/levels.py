@@ -65,8 +65,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "fuse": (WHOLE, EXPANDED),
     "online": (UNTILED, GROUPED),
     "tile": (UNTILED, GROUPED),
+    "steady": (TILED,),
     "prune": (TILED,),
+    "stage": (TILED,),
     "relax": (TILED,),
+    "split": (TILED,),
     "place": (TILED,),
 }
 """What each pass needs, in the order in which it is looked at; a pass that is not here takes any kernel."""

@@ -24,14 +24,15 @@ from tilec.target import CPU, CUDA, REFERENCE, Target
 TENSOR = ("expand", "simplify", "exp2", "contract", "fuse", "online")
 """Passes over whole tensors. `exp2` looks for the maxima that `expand` leaves; `online` needs the groups of `fuse`."""
 
-TILE = ("specialise", "tile", "prune", "place")
-"""From groups to tiles. `specialise` needs the streamed axes of `online`; `prune` the windows of `tile`; `place` is last."""
+TILE = ("specialise", "tile", "steady", "prune", "place")
+"""From groups to tiles. `specialise` needs the streamed axes of `online`, `steady` and `prune` the windows of `tile`."""
 
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
-PASSES = tuple(dict.fromkeys((*TENSOR, *TILE[:-1], "relax", TILE[-1])))
-"""Every pass, in order. `relax` is not in the default pipeline: the emitter `hopper` runs it."""
+PASSES = tuple(dict.fromkeys((*TENSOR, *TILE[:-1], "stage", "relax", "split", TILE[-1])))
+"""Every pass, in order. Not in the default pipeline: `stage` and `relax`, which the emitter `hopper` runs, and `split`,
+for few rows."""
 
 
 @dataclass(frozen=True)
@@ -140,14 +141,25 @@ def tensor_pipeline() -> Pipeline:
 
 
 def tile_pipeline(
-    sizes: Mapping[str, int], extents: Mapping[str, int], target: str = "cpu"
+    sizes: Mapping[str, int],
+    extents: Mapping[str, int],
+    target: str = "cpu",
+    workers: int | None = None,
 ) -> Pipeline:
-    """From groups to tiles for a target. `sizes`: dimensions to fix; `extents`: tile extents that the user chose."""
+    """From groups to tiles for a target. `sizes`: dimensions to fix; `extents`: tile extents that the user chose; `workers`:
+    for how many a streamed axis is split, None for not at all."""
     steps: list[Step] = []
     for name in TILE:
-        given = {"sizes": sizes, "extents": extents, "target": TARGETS[target.partition(":")[0]]}
+        if name == "place" and workers is not None:
+            steps.append(step("split", workers=workers))
+        given = {"sizes": sizes, "extents": extents, "target": target_of(target)}
         steps.append(step(name, **{k: given[k] for k in fields(name) if k in given}))
     return tuple(steps)
+
+
+def target_of(name: str) -> Target:
+    """What the tile passes know of a target, such as `cuda:sm_80`."""
+    return TARGETS[name.partition(":")[0]]
 
 
 OnPass = Callable[[str, Kernel], None]

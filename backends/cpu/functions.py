@@ -11,16 +11,12 @@ from tilec.backends.cpu import math as elementary
 from tilec.backends.cpu.vector import Emit, Kind, Order, constant, kind_of
 from tilec.dtypes import DType
 from tilec.dtypes import kind as kind_of_dtype
-from tilec.functions import VANISHING
+from tilec.functions import VANISHING, ZERO_AT_ZERO
 
 Marked: TypeAlias = tuple[Any, Any | None]
 """A value, and where it is an absent zero."""
 
 ORDERS: dict[str, Order] = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-ZERO_AT_ZERO = frozenset(
-    {"neg", "abs", "sqrt", "tanh", "sin", "erf", "floor", "ceil", "round", "relu", "silu"}
-)
-"""Functions that keep an absent zero absent."""
 
 
 def kind_for(dtype: DType, float: Kind) -> Kind:

@@ -203,13 +203,20 @@ class Executable:
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
         key = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
         if key not in self.quick:
-            self.quick[key] = fast(replace(self.online, sizes=sizes))
+            self.quick[key] = self.made(replace(self.online, sizes=sizes))
         code = self.quick[key]
         if isinstance(code, str):
             return code
         views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
         whys = (hopper.refusal(s, views, known) for s in code.fast.values())
         return next((w for w in whys if w), code)
+
+    def made(self, online: Online) -> Code | str:
+        """What the fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
+        found = fast(online)
+        if isinstance(found, str) and self.emitter is None and online.schedule:
+            return fast(replace(online, schedule={}))
+        return found
 
     def general_code(self, device: int) -> Code:
         arch = self.arch or architectures.for_capability(launch.capability(device))
@@ -269,9 +276,14 @@ def executable(
     target: str,
     schedule: Mapping[str, object] | None = None,
     online: Online | None = None,
+    hint: bool = False,
 ) -> Executable:
-    """A kernel in tiles, ready to be called on arrays on a GPU. Raises ArgumentError for a schedule that is none."""
+    """A kernel in tiles, ready to be called on arrays on a GPU. Raises ArgumentError for a schedule that is none.
+
+    `hint`: a call that the schedule does not fit takes another one.
+    """
     emitter = chosen(schedule or {})
+    emitter = None if hint and emitter == "hopper" else emitter
     if online is not None:
         online = replace(online, schedule=fast_fields(schedule or {}))
     return Executable(kernel, architectures.parse(target), emitter, online)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,22 @@ def said(*command: str) -> str:
 
 def circumstances() -> dict[str, str]:
     """When, where and how something was measured."""
-    import torch
-
+    asked = ("nvidia-smi", "--format=csv,noheader")
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-        "driver": said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "torch": torch.__version__,
+        "gpu": said(*asked, "--query-gpu=name") or "none",
+        "driver": said(*asked, "--query-gpu=driver_version"),
+        "torch": _version("torch"),
         "commit": said("git", "rev-parse", "--short", "HEAD"),
         "command": command(sys.argv),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "none"
 
 
 def command(argv: Sequence[str]) -> str:

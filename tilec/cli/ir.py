@@ -54,12 +54,15 @@ def ir(
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
+    json: options.Json = False,
 ) -> None:
     """Print the IR at the end of the pipeline, or along it."""
     forms = {"--all": every, "--diff": diff, "--list": list_, "--bytes": bytes_, "--dot": dot}
     chosen = [name for name, wanted in {**forms, "--html": html is not None}.items() if wanted]
     if len(chosen) > 1:
         raise typer.BadParameter("give one of these", param_hint=" and ".join(chosen))
+    if json and not bytes_:
+        raise typer.BadParameter("only --bytes has figures", param_hint="--json")
     kernel = options.load(file, target, tile, schedule)
     if after == "pipeline" and not chosen:
         _print_plans(kernel, dtype, size)
@@ -76,7 +79,7 @@ def ir(
     elif diff:
         _print_diff(list(stages))
     elif bytes_:
-        _print_bytes(kernel, _last(stages, after), dtype, size, set_)
+        _print_bytes(kernel, _last(stages, after), dtype, size, set_, json)
     elif every:
         for name, k in stages:
             print(f"# after {name}\n{_text(k, locations)}")
@@ -104,7 +107,8 @@ def _stages(
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     steps = None if passes is None else pipeline.parse(passes)
-    return kernel.stages(dtype=options.element_type(dtype), sizes=sizes, steps=steps)
+    element = options.element_type(dtype, kernel.target)
+    return kernel.stages(dtype=element, sizes=sizes, steps=steps)
 
 
 def _text(kernel: IR, locations: bool = False) -> str:
@@ -144,15 +148,24 @@ def _print_diff(stages: list[tuple[str, IR]]) -> None:
 
 
 def _print_bytes(
-    kernel: Kernel, ir: IR, dtype: str | None, size: options.Strings, set_: options.Strings
+    kernel: Kernel,
+    ir: IR,
+    dtype: str | None,
+    size: options.Strings,
+    set_: options.Strings,
+    json: bool,
 ) -> None:
     """The budget per op. Where data decides what runs, it is the sample data."""
-    from tilec.traffic import budget, show
+    from tilec.traffic import budget, facts, show
 
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
-    arrays = kernel.sample(dtype=options.element_type(dtype), **sizes)
-    print(show(budget(ir, sizes, scalars, arrays)), end="")
+    arrays = kernel.deciding([ir], options.element_type(dtype, kernel.target), sizes)
+    found = budget(ir, sizes, scalars, arrays)
+    if json:
+        options.print_json(facts(found))
+    else:
+        print(show(found), end="")
 
 
 def _write_page(
@@ -171,10 +184,10 @@ def _write_page(
 
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
-    element = options.element_type(dtype)
-    arrays = kernel.sample(dtype=element, **sizes)
+    element = options.element_type(dtype, kernel.target)
+    arrays = kernel.deciding([k for _, k in stages], element, sizes)
     on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
-    roof = ceilings.measured("cuda" if on_gpu else "cpu")
+    roof = ceilings.measured(kernel.target or "cpu")
     env = {**sizes, **scalars}
     form = "cuda" if on_gpu else "llvm"
     page = Page(

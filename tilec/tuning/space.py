@@ -30,6 +30,12 @@ def tiled_axes(tiles: Kernel) -> dict[str, int]:
     return out
 
 
+def grid_axes(tiles: Kernel) -> tuple[str, ...]:
+    """The axes of the grids."""
+    axes = (a for op in tiles.body if isinstance(op, Grid) for a, _ in op.axes)
+    return tuple(dict.fromkeys(axes))
+
+
 def default_space(tiles: Kernel, target: str) -> Space:
     """What is tried unless the user says otherwise: schedule fields where the target has some, which decide the tiles too;
     else the axes that have windows of more than one position."""
@@ -113,4 +119,6 @@ def shape(chosen: Choice, tiles: Kernel) -> Choice:
 
 def tiles_of(online: Kernel, fixed: Mapping[str, int], chosen: Choice, target: str) -> Kernel:
     """A kernel in tiles, verified. Raises ResourceError where they do not fit the target."""
-    return pipeline.run(online, pipeline.tile_pipeline(fixed, chosen.tile, target))
+    workers = chosen.schedule.get(backend.WORKERS)
+    split = None if workers in (None, 1) else int(str(workers))
+    return pipeline.run(online, pipeline.tile_pipeline(fixed, chosen.tile, target, split))

@@ -62,6 +62,11 @@ def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
     tiles = (*s.queries, *s.rings)
+    computed = next((t for t in tiles if t.computed), None)
+    if computed is not None:
+        raise Refused(
+            f"{computed.tensor} is not read as it stands: its elements are computed or gathered"
+        )
     if any(t.width > WIDEST for t in tiles) or any(x.width > WIDEST for x in s.slots):
         raise Refused(f"a head is wider than {WIDEST}")
     if schedule.access == "wide" and any(t.width % 8 for t in tiles):

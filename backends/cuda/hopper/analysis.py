@@ -34,7 +34,7 @@ HEAVY = frozenset(
 
 @dataclass
 class Root:
-    """Something made of each element: a reduction (`op`), packed weights or a stored fragment (`array`).
+    """Something made of each element: a reduction (`op`), packed weights (in `parts`) or a stored fragment (`array`).
 
     `factor`: what the reduction of `value` is multiplied by.
     """
@@ -43,6 +43,7 @@ class Root:
     value: str
     op: Reduce | None = None
     array: str = ""
+    parts: tuple[str, ...] = ()
     dtype: str = ""
     factor: float | None = None
 
@@ -91,9 +92,10 @@ class Analysis:
         self.totals: dict[str, str] = {}
         self.pending: list[Root] = []
         self.factors: dict[str, float] = {}
-        self.guesses = self._guesses() if first and guess else {}
+        self.guesses = self._guesses() if first and guess and not s.precise else {}
         self.exact_only = first and not self.guesses
-        self.rough = not self.exact_only and any(isinstance(op, If) for op in block.middle)
+        exact = self.exact_only or s.precise
+        self.rough = not exact and any(isinstance(op, If) for op in block.middle)
         self.conditions: list[str] = []
         self.keep = self._kept()
         self.heavy = any(isinstance(op, Map) and op.fn in HEAVY for op in walk(block.middle))
@@ -125,18 +127,22 @@ class Analysis:
         )
         return out if empty else {}
 
-    def _packs(self) -> dict[str, list[tuple[str, str]]]:
+    def _packs(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
         """The arrays that each fragment value is packed into."""
-        out: dict[str, list[tuple[str, str]]] = {}
-        arrays = iter(self.registers.weights)
-        by_name: dict[str, str] = {}
-        for t in self.block.tails:
-            if t.x not in by_name:
-                by_name[t.x] = next(arrays)
-                self._pack(t.x, by_name[t.x], t.value.dtype, out)
+        out: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        n = self.structure.weight_parts
+        for k, x in enumerate(dict.fromkeys(t.x for t in self.block.tails)):
+            dtype = next(t.value.dtype for t in self.block.tails if t.x == x)
+            self._pack(x, self.registers.weights[n * k : n * k + n], dtype, out)
         return out
 
-    def _pack(self, x: str, array: str, dtype: str, out: dict[str, list[tuple[str, str]]]) -> None:
+    def _pack(
+        self,
+        x: str,
+        parts: tuple[str, ...],
+        dtype: str,
+        out: dict[str, list[tuple[tuple[str, ...], str]]],
+    ) -> None:
         op = self.defs.get(x)
         if isinstance(op, If):
             k = [v.name for v in op.results].index(x)
@@ -146,9 +152,9 @@ class Analysis:
                 y = end.values[k]
                 if not isinstance(y, str):
                     raise Refused("it weighs by a literal")
-                self._pack(y, array, dtype, out)
+                self._pack(y, parts, dtype, out)
             return
-        out.setdefault(x, []).append((array, dtype))
+        out.setdefault(x, []).append((parts, dtype))
 
     def _kept(self) -> dict[str, str]:
         """Fragment values that are stored: dear, and used in both arms of the computation."""

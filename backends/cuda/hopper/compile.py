@@ -13,6 +13,8 @@ from tilec.backends.cuda.hopper.schedule import Schedule, default
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
 from tilec.ir import Edge, Grid, Kernel, Op, operands
+from tilec.pipeline import Pipeline, module, step
+from tilec.target import Target
 
 
 def tiles(
@@ -52,6 +54,17 @@ def specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
     return specialise.specialise(kernel, specialise.Options(sizes=fixed))
 
 
+def steps(kernel: Kernel, sizes: Mapping[str, int], schedule: Tiling) -> Pipeline:
+    """The passes that `tiles` runs."""
+    fixed = {d: sizes[d] for d in module("specialise").static_dims(kernel)}
+    names = ("prune", "stage", *(["relax"] if schedule.relax else []), "place")
+    return (
+        step("specialise", sizes=fixed),
+        step("tile", target=_target(schedule)),
+        *(step(name) for name in names),
+    )
+
+
 def sources(kernel: Kernel, schedule: Schedule) -> dict[int, Source | str]:
     """For each grid of a placed kernel, by its place among the grids: its source, or why it has none."""
     out: dict[int, Source | str] = {}
@@ -79,14 +92,17 @@ def tiled(kernel: Kernel, schedule: Tiling) -> Kernel:
     from tilec.passes.place import place
     from tilec.passes.prune import prune
     from tilec.passes.relax import relax
+    from tilec.passes.stage import stage
     from tilec.passes.tile import Options, tile
-    from tilec.target import Target
 
-    target = Target(
+    kernel = stage(prune(tile(kernel, Options(target=_target(schedule)))))
+    return place(relax(kernel) if schedule.relax else kernel)
+
+
+def _target(schedule: Tiling) -> Target:
+    return Target(
         "cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024
     )
-    kernel = prune(tile(kernel, Options(target=target)))
-    return place(relax(kernel) if schedule.relax else kernel)
 
 
 def fitting(kernel: Kernel) -> Structure:
@@ -111,6 +127,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     schedule = default(width, values, length, rows, uneven(s))
     if s.together:
         schedule = replace(schedule, loader=40)
+    if any(t.computed for t in (*s.queries, *s.rings)):
+        schedule = replace(schedule, warpgroups=2, columns=min(128, schedule.columns), loader=104)
     if s.loops[0].tile is None:
         return replace(schedule, warpgroups=2, columns=s.columns)
     while schedule.columns > 16:

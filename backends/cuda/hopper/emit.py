@@ -35,8 +35,8 @@ from tilec.backends.cuda.hopper.plan import (
 )
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import Parameter, Source
-from tilec.backends.cuda.hopper.structure import Tile
 from tilec.backends.cuda.hopper.text import Lines
+from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.dataflow import names_in
 from tilec.ir import Store, operands, walk
@@ -331,6 +331,8 @@ class _Kernel(Loading):
     def issue_heads(self) -> None:
         """S = Q Kᵀ, or several such; what adds to a head goes on in its registers."""
         out, b = self.out, self.s.blocks[0]
+        if self.s.precise:
+            out.add(" ".join(f"clear({name});" for name in self.registers.heads))
         out.add("group_fence();")
         for name in (*self.registers.heads,):
             out.add(f"pin({name});")
@@ -345,10 +347,14 @@ class _Kernel(Loading):
             for n, x in enumerate(chain):
                 arrays[x.name] = array
                 steps = -(-x.key.width // 16)
-                stage = f"(u64)({x.key.name}_ahead.stage * {x.key.bytes >> 4})"
+                more = str(n > 0).lower()
+                if self.s.precise:
+                    q, k = x.query, x.key
+                    more = f"{q.parts}, {q.slabs * ROWS * 128}, {k.parts}, {k.part_bytes}"
+                rows = f"{x.query.name}_rows{self.row_buffer(x.query)}"
                 out.add(
-                    f"rows_by_rows_{x.key.dtype}<{steps}, {ROWS * 128}, {x.key.rows * 128}, {str(n > 0).lower()}>"
-                    f"({array}, {x.query.name}_rows{self.row_buffer(x.query)}, {x.key.name}_rows + {stage});"
+                    f"rows_by_rows_{x.key.dtype}<{steps}, {ROWS * 128}, {x.key.rows * 128}, {more}>"
+                    f"({array}, {rows}, {x.key.name}_rows + {self.stage(x.key, 'ahead')});"
                     f"   // {x.name} = contract({x.query.name}, {x.key.name}, over={x.key.feature})"
                 )
         out.add("group_commit();")
@@ -363,22 +369,31 @@ class _Kernel(Loading):
         """O += P V."""
         out, b = self.out, self.s.blocks[0]
         out.add("group_fence();")
-        weights = dict(
-            zip(dict.fromkeys(t.x for t in b.tails), self.registers.weights, strict=True)
-        )
+        each = self.s.weight_parts
+        weights = {
+            x: self.registers.weights[k * each : k * each + each]
+            for k, x in enumerate(dict.fromkeys(t.x for t in b.tails))
+        }
         for t in b.tails:
             out.add(f"pin({self.registers.slots[t.slot]});")
         for name in self.registers.weights:
             out.add(f"pin({name});")
         for t in b.tails:
-            stage = f"(u64)({t.value.name}_late.stage * {t.value.bytes >> 4})"
             call = f"weights_by_columns_{t.value.dtype}<{self.s.columns // 16}>"
-            args = (
-                f"{self.registers.slots[t.slot]}, {weights[t.x]}, {t.value.name}_columns + {stage}"
-            )
             what = f"contract({t.x}, {t.value.name}, over={self.s.stream})"
-            out.add(f"{call}({args});   // {self.s.slots[t.slot].name} += {what}")
+            place = f"{t.value.name}_columns + {self.stage(t.value, 'late')}"
+            slot = self.registers.slots[t.slot]
+            for n, w in enumerate(weights[t.x]):
+                count = min(t.value.parts, PARTS - n)
+                out.add(
+                    f"{call}({slot}, {w}, {place}{f', {count}, {t.value.part_bytes}' if t.value.parts > 1 else ''});"
+                    f"   // {self.s.slots[t.slot].name} += {what}"
+                )
         out.add("group_commit();")
+
+    def stage(self, t: Tile, which: str) -> str:
+        """Where a ring's stage is, as descriptors count."""
+        return f"(u64)({t.name}_{which}.stage * {t.bytes >> 4})"
 
     def settle(self, step: Settle) -> None:
         """Waits for groups; what they wrote or read may be used from here on."""

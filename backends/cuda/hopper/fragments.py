@@ -82,8 +82,8 @@ class BlockEmitter(Analysis):
             return
         name = op.result.name
         if s.stream in axes:
-            for array, dtype in self.packs.get(name, []):
-                self.pending.append(Root("pack", name, array=array, dtype=dtype))
+            for parts, dtype in self.packs.get(name, []):
+                self.pending.append(Root("pack", name, parts=parts, dtype=dtype))
             if name in self.keep and name not in self.late:
                 self.pending.append(Root("keep", name, array=self.keep[name]))
             return
@@ -205,11 +205,11 @@ class BlockEmitter(Analysis):
 
     def exact(self, body: Body, rows: list[tuple[int, Value]]) -> None:
         """The arm that is right for all values; it computes again what was computed for small ones only."""
-        arrays, self.rough = dict(self.arrays), False
+        arrays, rough, self.rough = dict(self.arrays), self.rough, False
         self.pending += [Root("keep", n, array=self.keep[n]) for n in self.late if n in self.needed]
         self.flush()
         self.arm(body, rows)
-        self.arrays, self.rough = arrays, True
+        self.arrays, self.rough = arrays, rough
 
     def arm(self, body: Body, rows: list[tuple[int, Value]]) -> None:
         """One arm: its ops, then its results."""

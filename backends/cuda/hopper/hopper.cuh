@@ -86,6 +86,10 @@ DEVICE void copy_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memo
 DEVICE void copy_read_out() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 DEVICE void copy_finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 DEVICE void written_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+DEVICE void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3));
+}
+DEVICE void shared_word(u32 a, u32 x) { asm volatile("st.shared.b32 [%0], %1;" :: "r"(a), "r"(x)); }
 DEVICE void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3) : "memory");
 }
@@ -136,7 +140,19 @@ DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
 DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 DEVICE u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 DEVICE u32 watch(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
-DEVICE u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }   // stays 0 while all are finite
+DEVICE u32 watch_f16(u32 x, u32 y) { u32 r; asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
+// stay 0 while all are finite
+DEVICE u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }
+DEVICE u32 watch_f16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_f16(watch_f16(watch_f16(watch_f16(x, a), b), c), d); }
+// two floats as three bf16 each that add up to them: what is cut off a part goes into the next one
+DEVICE u32 upper(float lo, float hi) { return ((u32)__float_as_int(lo) >> 16) | ((u32)__float_as_int(hi) & 0xffff0000u); }
+DEVICE float without_upper(float x) { return x - __int_as_float((int)((u32)__float_as_int(x) & 0xffff0000u)); }
+DEVICE void split(float lo, float hi, u32& a, u32& b, u32& c) {
+  a = upper(lo, hi);
+  lo = without_upper(lo), hi = without_upper(hi);
+  b = upper(lo, hi);
+  c = pack_bf16(without_upper(lo), without_upper(hi));
+}
 template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a / b; return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q; }
 template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
 template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
@@ -147,6 +163,50 @@ DEVICE int quotient_high(i64 x, i64 n) { const i64 y = n > 0 ? x * n + n - 1 : n
 // of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
 DEVICE u32 columns_to(int last) { const int n = last < 0 ? 0 : 2 * (last >> 3) + ((last & 7) ? 2 : 1); return n >= 32 ? FULL : (1u << n) - 1; }
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
+
+// ---- pieces of tiles that the loading warps compute: 8 adjacent columns of a row
+
+template<class T> struct Piece { T of[8]; };
+DEVICE uint2 load_two(const void* p) {
+  uint2 v;
+  asm("{\n.reg .pred p;\nsetp.ne.u64 p, %2, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\n@p ld.global.nc.v2.u32 {%0, %1}, [%2];\n}"
+    : "=&r"(v.x), "=&r"(v.y) : "l"(p));
+  return v;
+}
+DEVICE uint4 load_four(const void* from, int k) {
+  uint4 v;
+  asm("{\n.reg .pred p;\nsetp.ne.u64 p, %4, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+    "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+    : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from ? (const char*)from + 16 * k : nullptr));
+  return v;
+}
+// 16 bytes from p, or zeros where it is null, into a tile
+DEVICE void copy_piece(u32 to, const void* p, const void* some) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(p ? p : some), "r"(p ? 16 : 0) : "memory");
+}
+DEVICE void pieces_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+DEVICE i64 all_bits(i64 a) { return a; }
+template<class... Rest> DEVICE i64 all_bits(i64 a, Rest... rest) { return a | all_bits(rest...); }
+// whether pieces of a tensor can be loaded as a whole: they are dense and aligned
+template<class T, class... Strides> DEVICE bool is_whole(const T* p, i64 step, Strides... strides) {
+  constexpr int bytes = sizeof(T) == 1 ? 8 : 16;
+  return step == 1 && ((u64)p & (bytes - 1)) == 0 && (all_bits(strides...) & (bytes / (int)sizeof(T) - 1)) == 0;
+}
+// 8 elements side by side, zeros without a place to load them from
+template<class T> DEVICE Piece<T> whole_piece(const T* p) {
+  Piece<T> x;
+  if constexpr (sizeof(T) == 1) {
+    const uint2 v = load_two(p);
+    memcpy(&x, &v, 8);
+  } else {
+#pragma unroll
+    for (int k = 0; k < (int)sizeof(T) / 2; k++) { const uint4 v = load_four(p, k); memcpy((char*)&x + 16 * k, &v, 16); }
+  }
+  return x;
+}
+template<int LINES> DEVICE u32 piece_place(u32 tile, int line, int piece) {
+  return tile + (u32)((piece >> 3) * (LINES * 128) + line * 128 + (((piece ^ line) & 7) << 4));
+}
 
 // ---- the four threads that share a row
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tilec.backends.cuda.hopper.computing import Computing
 from tilec.backends.cuda.hopper.dealing import Dealing
-from tilec.backends.cuda.hopper.plan import (
-    announcing,
-)
+from tilec.backends.cuda.hopper.plan import Loader, announcing
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.structure import Tile
-from tilec.dataflow import names_in
 
 
 class Loading(Dealing):
@@ -21,13 +23,16 @@ class Loading(Dealing):
         out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
         self.name_places()
         saved = dict(self.scope.values)
-        together = self.s.together
-        if together:
+        if any(self.together(x) for x in self.plan.loaders):
             out.add("const int lane = threadIdx.x & 31;")
-        one = "" if together else " && (threadIdx.x & 31) == 0"
-        for k, tiles in enumerate(self.plan.loaders):
-            with out.block(f"{'else ' if k else ''}if (warp == {k}{one})"):
-                for t in tiles:
+        for k, loader in enumerate(self.plan.loaders):
+            with out.block(f"{'else ' if k else ''}if ({self.mine(loader)})"):
+                if loader.computes:
+                    out.add(f"const int crew = warp - {loader.first};")
+                    self.scope.whole = False
+                if any(t.rounded for t in loader.tiles):
+                    out.add("u32 probe = 0;")
+                for t in loader.tiles:
                     if t.axis == self.s.stream:
                         out.add(f"Cursor<{self.schedule.stages}> {t.name}_next(1);")
                 if k == 0:
@@ -36,87 +41,123 @@ class Loading(Dealing):
                     if k == 0:
                         self.announce()
                     else:
-                        self.hear("const int ", alone=not together)
+                        self.hear("const int ", alone=not self.together(loader))
                     out.add("if (origin < 0) break;")
-                    self.load_tile(tiles)
+                    self.load_tile(loader)
                     if k == 0:
                         self.tile_after()
+                if any(t.rounded for t in loader.tiles):
+                    out.add(
+                        "if (probe & 0x7fff7fff) *redo = 1;   // an element that 16 bits do not hold"
+                    )
             self.scope.values = dict(saved)
 
-    def load_tile(self, tiles: tuple[Tile, ...]) -> None:
-        streamed = [t for t in tiles if t.axis == self.s.stream]
-        coordinates = {x for t in tiles for x in names_in(t.index)}
-        if not streamed:
-            self.scalars(coordinates)
-            self.load_rows(tiles)
-        elif self.s.chosen:
-            self.scalars(coordinates | self.bound_roots() | self.test_roots())
+    def together(self, loader: Loader) -> bool:
+        """Whether all threads of a loading warp do the same, and not one alone."""
+        return self.s.together or loader.computes
+
+    def mine(self, loader: Loader) -> str:
+        """The test whether a thread is one of a loader's."""
+        one = "" if self.together(loader) else " && (threadIdx.x & 31) == 0"
+        if loader.warps == 1:
+            return f"warp == {loader.first}{one}"
+        return f"warp >= {loader.first} && warp < {loader.first + loader.warps}{one}"
+
+    def load_tile(self, loader: Loader) -> None:
+        """All that a loader brings for a tile of the grid."""
+        queries = [t for t in loader.tiles if t.axis == self.s.row]
+        streamed = [t for t in loader.tiles if t.axis == self.s.stream]
+        roots = {x for t in loader.tiles for x in t.scalars}
+        if streamed and self.s.chosen:
+            roots |= self.bound_roots() | self.test_roots()
+        self.scalars(roots)
+        if queries:
+            self.load_rows(loader, queries)
+        if streamed and self.s.chosen:
             self.bounds()
-            self.load_chosen(streamed)
-        else:
-            self.scalars(coordinates)
-            self.load_windows(streamed)
+            self.load_chosen(loader, streamed)
+        elif streamed:
+            self.load_windows(loader, streamed)
 
-    def load_rows(self, tiles: tuple[Tile, ...]) -> None:
-        """The tile's rows, for each warpgroup its own."""
-        out, groups = self.out, self.schedule.warpgroups
-        lone = "if (lane == 0) " if self.s.together else ""
-        with out.block(f"{lone}for (int w = 0; w < {groups}; w++)"):
-            place, parity = self.queries("w")
+    def load_rows(self, loader: Loader, queries: list[Tile]) -> None:
+        """The rows of the tile, those of each warpgroup by themselves."""
+        out, rooms = self.out, self.plan.rooms
+        lone = "if (lane == 0) " if self.together(loader) and not loader.computes else ""
+        place, parity = self.queries("w")
+        full = self.barrier("query_full", place)
+        with out.block(f"{lone}for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
             out.add(f"wait({self.barrier('query_free', place)}, {parity} ^ 1);")
-            total = sum(self.plan.rooms[t.name].bytes for t in tiles)
-            out.add(f"expect({self.barrier('query_full', place)}, {total});")
-            for t in tiles:
-                self.copy(
-                    t,
-                    f"{self.address(t.name)} + {place} * {self.plan.rooms[t.name].bytes}",
-                    self.barrier("query_full", place),
-                    "origin + w * 64",
-                    ROWS,
-                )
+            for t in queries:
+                if t.computed:
+                    to = f"{self.address(t.name)} + {place} * {rooms[t.name].bytes}"
+                    row = replace(t, rows=ROWS)
+                    Computing(self.scope, row, loader.warps).write(to, "(origin + w * 64)")
+            copied = [t for t in queries if not t.computed]
+            with out.block("") if not loader.computes else self.written():
+                if not copied:
+                    out.add(f"arrive({full});")
+                    return
+                if loader.computes:
+                    out.add(f"if (crew) {{ arrive({full}); continue; }}")
+                out.add(f"expect({full}, {sum(rooms[t.name].bytes for t in copied)});")
+                for t in copied:
+                    to = f"{self.address(t.name)} + {place} * {rooms[t.name].bytes}"
+                    self.copy(t, to, full, "origin + w * 64", ROWS)
 
-    def load_windows(self, streamed: list[Tile]) -> None:
-        """The windows of all loops."""
+    @contextmanager
+    def written(self) -> Generator[None]:
+        """What one thread of a warp does when all of them have written their part of a tile."""
+        self.out.add("written_for_copies(); __syncwarp();")
+        with self.out.block("if (lane == 0)"):
+            yield
+
+    def load_windows(self, loader: Loader, streamed: list[Tile]) -> None:
+        """The windows of all loops, in order."""
         out = self.out
         for k in self.s.order:
             out.add("#pragma unroll 1")
             with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
                 out.add(f"const int window = {self.s.at(k, 'n')};")
-                for t in streamed:
-                    with out.block("if (lane == 0)" if self.s.together else ""):
-                        self.window_in(t, None)
-                    out.add(f"{t.name}_next.step();")
+                self.windows_in(loader, streamed, False)
 
-    def load_chosen(self, streamed: list[Tile]) -> None:
-        """The windows that count. One is copied when it is known whether it is the last."""
+    def load_chosen(self, loader: Loader, streamed: list[Tile]) -> None:
+        """The windows that count. One is brought when it is known whether it is the last."""
         out, s = self.out, self.s
         out.add("int held = -1;")
         with out.block("const auto send = [&](u32 last)", "};"):
             out.add(f"const int window = held >> {self.bits};")
-            with out.block("if (lane == 0)"):
-                for t in streamed:
-                    heard = t.name == announcing(s).ring
-                    mask = (1 << self.bits) - 1
-                    word = f"(u32)window << {self.bits + 1} | last << {self.bits} | (held & {mask})"
-                    self.window_in(t, f"(int)({word})" if heard else None)
-            for t in streamed:
-                out.add(f"{t.name}_next.step();")
+            self.windows_in(loader, streamed, True)
         for k in s.order:
             self.tested(k)
-        out.add(
-            f"if (held < 0) held = {len(s.blocks) - 1};   // nothing counts, which the block sees"
-        )
+        nothing = "// nothing counts, which the block sees"
+        out.add(f"if (held < 0) held = {len(s.blocks) - 1};   {nothing}")
         out.add("send(1);")
 
-    def window_in(self, t: Tile, word: str | None) -> None:
-        """The copy of a window into the next stage, with word of what it is."""
-        cursor = f"{t.name}_next"
-        self.out.add(f"wait({self.barrier(t.name + '_free', cursor + '.stage')}, {cursor}.parity);")
-        full = self.barrier(t.name + "_full", cursor + ".stage")
-        if word is not None:
-            self.out.add(f"shared_put({self.word(cursor)}, {word});")
-        self.out.add(f"expect({full}, {t.bytes});")
-        self.copy(t, f"{self.address(t.name)} + {cursor}.stage * {t.bytes}", full, "window", t.rows)
+    def windows_in(self, loader: Loader, streamed: list[Tile], told: bool) -> None:
+        """A window of each ring into its next stage. `told`: with word of which window it is, and its block."""
+        out = self.out
+        for t in streamed:
+            heard = told and t.name == announcing(self.s).ring
+            with out.block("if (lane == 0)" if self.together(loader) and not t.computed else ""):
+                cursor = f"{t.name}_next"
+                full = self.barrier(t.name + "_full", cursor + ".stage")
+                to = f"{self.address(t.name)} + {cursor}.stage * {t.bytes}"
+                out.add(
+                    f"wait({self.barrier(t.name + '_free', cursor + '.stage')}, {cursor}.parity);"
+                )
+                if heard:
+                    lone = "if (lane == 0) " if t.computed else ""
+                    block = f"(held & {(1 << self.bits) - 1})"
+                    word = f"(u32)window << {self.bits + 1} | last << {self.bits} | {block}"
+                    out.add(f"{lone}shared_put({self.word(cursor)}, (int)({word}));")
+                if t.computed:
+                    Computing(self.scope, t, loader.warps).write(to, "window")
+                    with self.written():
+                        out.add(f"arrive({full});")
+                else:
+                    out.add(f"expect({full}, {t.bytes});")
+                    self.copy(t, to, full, "window", t.rows)
+            out.add(f"{t.name}_next.step();")
 
     def tested(self, k: int) -> None:
         """The windows of a loop: each thread of the warp tests one of 32, then those that count are sent in order."""

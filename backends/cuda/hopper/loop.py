@@ -99,15 +99,21 @@ class FragmentLoop:
                     out.add(f"{array}[{width} * c + x] = {bare};")
             for root in self.roots:
                 if root.what == "pack":
-                    p = packed[root.value]
-                    for n in range(self.held):
-                        place = f"{self.held} * c + {n}" if n else f"{self.held} * c"
-                        pair = f"{p}[{2 * n}], {p}[{2 * n + 1}]"
-                        out.add(f"{root.array}[{place}] = pack_{root.dtype}({pair});")
+                    self.pack(root, packed[root.value])
         for r in sums:
             self.combine(r)
         for value, array in self.stored.items():
             self.block.arrays[value] = array
+
+    def pack(self, root: Root, packed: str) -> None:
+        """Pairs of weights as words, or as a word in each part."""
+        for n in range(self.held):
+            at = f"{self.held} * c + {n}" if n else f"{self.held} * c"
+            pair = f"{packed}[{2 * n}], {packed}[{2 * n + 1}]"
+            if len(root.parts) == 1:
+                self.out.add(f"{root.parts[0]}[{at}] = pack_{root.dtype}({pair});")
+            else:
+                self.out.add(f"split({pair}, {', '.join(f'{p}[{at}]' for p in root.parts)});")
 
     def guess(self, x: str, slot: str) -> None:
         """The maximum of a value over its first 8 columns, as a guess of that over all."""

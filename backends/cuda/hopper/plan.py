@@ -172,6 +172,20 @@ class Room:
 
 
 @dataclass(frozen=True)
+class Loader:
+    """Loading warps, from `first` on, that bring the same tiles together."""
+
+    first: int
+    warps: int
+    tiles: tuple[Tile, ...]
+
+    @property
+    def computes(self) -> bool:
+        """Whether its tiles are computed."""
+        return any(t.computed for t in self.tiles)
+
+
+@dataclass(frozen=True)
 class Plan:
     """A grid on its way to CUDA. `steps` are those of a tile; `begin` is before the first one. `chained`: see above."""
 
@@ -183,7 +197,7 @@ class Plan:
     shared: int
     begin: tuple[Step, ...]
     steps: tuple[Step, ...]
-    loaders: tuple[tuple[Tile, ...], ...]
+    loaders: tuple[Loader, ...]
 
     @property
     def fragments(self) -> int:
@@ -200,7 +214,7 @@ def fragment_registers(s: Structure) -> int:
     """Registers per thread for score, weight and accumulator tiles."""
     b = s.blocks[0]
     scores = sum(h.init is None for h in b.heads) * s.columns // 2
-    weights = len({t.x for t in b.tails}) * s.columns // 4
+    weights = len({t.x for t in b.tails}) * s.weight_parts * s.columns // 4
     return scores + weights + sum(padded(x.width) // 2 for x in s.slots if x.width)
 
 
@@ -251,7 +265,7 @@ def _memory(
     groups = schedule.warpgroups
     queries = groups * (2 if chained else 1)
     for q in s.queries:
-        room(q.name, q.slabs * ROWS * 128, queries)
+        room(q.name, q.parts * q.slabs * ROWS * 128, queries)
     for t in s.rings:
         room(t.name, t.bytes, schedule.stages)
     if schedule.store == "tma":
@@ -263,26 +277,40 @@ def _memory(
         barriers[name] = (at, count, copies)
         at += 8 * copies
 
-    barrier("query_full", 1, queries)
+    loaders = _loaders(s)
+    crew = {t.name: x.warps for x in loaders for t in x.tiles if x.computes}
+    barrier("query_full", max(crew.get(t.name, 1) for t in s.queries), queries)
     barrier("query_free", 4, queries)
     for t in s.rings:
-        barrier(f"{t.name}_full", 1, schedule.stages)
+        barrier(f"{t.name}_full", crew.get(t.name, 1), schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)
     if s.chosen:
         room("word", 4, schedule.stages)
     at = -(-at // 8) * 8
     barrier("tile_full", 1, 2)
-    barrier("tile_free", 4 * groups + len(_loaders(s)) - 1, 2)
+    barrier("tile_free", 4 * groups + sum(x.warps for x in loaders) - 1, 2)
     room("tile", 4 * (len(s.grid.axes) + (0 if s.chosen else 2 * len(s.loops))), 2)
     return rooms, barriers, at
 
 
-def _loaders(s: Structure) -> tuple[tuple[Tile, ...], ...]:
-    """What each loading warp copies: a warp per ring, at most three, and one for the rows."""
-    warps: list[list[Tile]] = [[] for _ in range(min(3, len(s.rings)))]
-    for k, t in enumerate(s.rings):
-        warps[k * len(warps) // len(s.rings)].append(t)
-    return (*(tuple(w) for w in warps), s.queries)
+def _loaders(s: Structure) -> tuple[Loader, ...]:
+    """What each loading warp brings: a warp per ring, at most three, and one for the rows; tiles that are computed keep
+    all warps busy that are left."""
+    computed = tuple(t for t in s.rings if t.computed)
+    if any(t.computed for t in s.queries):
+        computed = (*s.queries, *computed)
+    if not computed:
+        count = min(3, len(s.rings))
+        warps = [
+            tuple(t for k, t in enumerate(s.rings) if k * count // len(s.rings) == n)
+            for n in range(count)
+        ]
+        return tuple(Loader(n, 1, w) for n, w in enumerate((*warps, s.queries)))
+    out = [Loader(0, 1, tuple(t for t in s.queries if t not in computed))]
+    copied = tuple(t for t in s.rings if not t.computed)
+    if copied:
+        out.append(Loader(1, 1, copied))
+    return (*out, Loader(len(out), 4 - len(out), computed))
 
 
 # ---- the program of a computing warpgroup
@@ -396,13 +424,19 @@ def show(plan: Plan) -> str:
         *(f"  {r.name}: {r.count} × {r.bytes} bytes at {r.offset}" for r in plan.rooms.values()),
         *(f"  barrier {n}[{k}]: {count} arrivals" for n, (_, count, k) in plan.barriers.items()),
         f"  role load (1 warpgroup, {low} registers)",
-        *(f"    warp {k}: {', '.join(t.name for t in w)}" for k, w in enumerate(plan.loaders)),
+        *(f"    {_load(x)}" for x in plan.loaders),
         f"  role compute ({c.warpgroups} warpgroups, {high} registers, {plan.fragments} hold tiles)",
     ]
     lines += ["    " + line for step in plan.begin for line in _show(plan, step)]
     lines.append("    a tile")
     lines += ["      " + line for step in plan.steps for line in _show(plan, step)]
     return "\n".join(lines) + "\n"
+
+
+def _load(x: Loader) -> str:
+    warps = f"warp {x.first}" if x.warps == 1 else f"warps {x.first}-{x.first + x.warps - 1}"
+    tiles = ", ".join(f"{'computes ' if t.computed else ''}{t.name}" for t in x.tiles)
+    return f"{warps}: {tiles or 'deals tiles'}"
 
 
 def _show(plan: Plan, step: Step) -> list[str]:

@@ -46,6 +46,7 @@ class Places:
             tuple(
                 self.names.fresh(self.names.of(x) + "_packed")
                 for x in dict.fromkeys(t.x for t in last.tails)
+                for _ in range(self.s.weight_parts)
             ),
             tuple(self.names.of(x.name) for x in self.s.slots),
             partial_slots(self.s),

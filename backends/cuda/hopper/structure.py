@@ -2,8 +2,8 @@
 
 A row axis `i` is tiled by the grid; a stream axis `j` by one or more loops that carry the same values. In a block,
 
-    head   s(i, j) = sum over f of q(i, f) · k(j, f)      both loaded
-    tail   a(i, e) = sum over j of p(i, j) · v(j, e)      p computed, v loaded, added to a carried value
+    head   s(i, j) = sum over f of q(i, f) · k(j, f)
+    tail   a(i, e) = sum over j of p(i, j) · v(j, e)      added to a carried value; p is computed from the heads
 
 and everything else is pointwise, per row, per column or scalar, or a reduction over j.
 """
@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilec.dataflow import backward, definitions, uses
+from tilec.backends.cuda.hopper.tiles import PARTS, Refused, Tile, Tiles
+from tilec.dataflow import backward, definitions, names_in
 from tilec.ir import (
     ABSENT,
     Body,
@@ -31,49 +32,15 @@ from tilec.ir import (
     Store,
     Type,
     Yield,
-    fresh,
     operands,
     walk,
 )
 from tilec.scalar import Scalar
 
 
-class Refused(Exception):
-    """The grid does not fit; the message says why."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A tile that comes by a bulk copy: 64-column slabs of rows. `index`: one per dimension of the tensor."""
-
-    name: str
-    tensor: str
-    index: tuple[Operand, ...]
-    axis: str
-    feature: str
-    rows: int
-    width: int
-    dtype: str
-
-    @property
-    def key(self) -> tuple[str, tuple[Operand, ...]]:
-        """What makes two loads the same tile."""
-        return self.tensor, self.index
-
-    @property
-    def slabs(self) -> int:
-        """Slabs of 64 columns, the last one filled up with zeros."""
-        return -(-self.width // 64)
-
-    @property
-    def bytes(self) -> int:
-        """The bytes it takes in shared memory."""
-        return self.slabs * self.rows * 128
-
-
 @dataclass(frozen=True)
 class Head:
-    """A contraction of two loaded tiles; `init`: the head it adds to."""
+    """A contraction of two tiles in shared memory; `init`: the head it adds to."""
 
     name: str
     query: Tile
@@ -83,7 +50,7 @@ class Head:
 
 @dataclass(frozen=True)
 class Tail:
-    """A contraction of a computed tile with a loaded one, added to the carried value of a slot."""
+    """A contraction of weights in registers with a tile in shared memory, added to the carried value of a slot."""
 
     name: str
     x: str
@@ -143,6 +110,7 @@ class Structure:
     rings: tuple[Tile, ...]
     slots: tuple[Slot, ...]
     top: tuple[Op, ...] = field(default=())
+    precise: bool = False
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -156,8 +124,18 @@ class Structure:
 
     @property
     def watched(self) -> bool:
-        """Whether a weight may be absent: then a NaN or an infinity in the loaded tile that it meets counts for nothing."""
-        return any(_absent(t.x, b) for b in self.blocks for t in b.tails)
+        """Whether results that are not finite may not be those of the program, and must be made again exactly.
+
+        A weight may be absent: then a NaN or an infinity in the tile that it meets counts for nothing. Or elements may be
+        beyond what their tile holds.
+        """
+        absent = any(_absent(t.x, b) for b in self.blocks for t in b.tails)
+        return absent or any(t.rounded for t in (*self.queries, *self.rings))
+
+    @property
+    def weight_parts(self) -> int:
+        """How many 16-bit parts add up to a weight."""
+        return PARTS if self.precise else 1
 
     @property
     def descending(self) -> bool:
@@ -226,7 +204,6 @@ class _Recogniser:
         if not self.loops:
             raise Refused("it streams no axis")
         self.stream = self.loops[0].axis
-        self.tiles: dict[str, Tile] = {}
         self.queries: dict[object, Tile] = {}
         self.rings: dict[object, Tile] = {}
 
@@ -247,18 +224,8 @@ class _Recogniser:
             for x in operands(op)
         ):
             raise Refused("what is between its loops depends on them")
-        kept: list[Op] = []
-        for op in prologue:
-            if isinstance(op, Load) and len(op.result.type.axes) == 2:
-                tile = self.tile(op, self.row, self.rows)
-                self.queries.setdefault(tile.key, tile)
-                self.tiles[op.result.name] = self.queries[tile.key]
-            elif isinstance(op, Reduce) and op.over == (self.row,):
-                self.check_over_rows(op)
-                kept.append(op)
-            else:
-                self.check_op(op, {(), (self.row,)})
-                kept.append(op)
+        sides = {self.row: self.rows, self.stream: columns}
+        self.tiles = Tiles(self.kernel, self.grid, sides, tuple(self.loops))
         self.tests: list[Body] = []
         blocks = tuple(b for n, f in enumerate(self.loops) for b in self.blocks(f, n))
         if not blocks:
@@ -274,6 +241,7 @@ class _Recogniser:
                 raise Refused("its loops contract different tiles")
         epilogue = self.grid.body[last + 1 :]
         self.check_epilogue(epilogue, known)
+        kept = self.kept(prologue, blocks, epilogue)
         return Structure(
             self.kernel,
             self.grid,
@@ -281,7 +249,7 @@ class _Recogniser:
             self.stream,
             self.rows,
             columns,
-            tuple(kept),
+            kept,
             tuple(self.loops),
             tuple(self.tests),
             blocks,
@@ -290,7 +258,27 @@ class _Recogniser:
             tuple(self.rings.values()),
             self.slots(),
             tuple(op for op in self.kernel.body if not isinstance(op, Grid)),
+            self.tiles.precise,
         )
+
+    def kept(self, prologue: list[Op], blocks: tuple[Block, ...], epilogue: Body) -> Body:
+        """What is before the loops and is no part of a tile: scalars and row values."""
+        needed = {x for t in (*self.queries.values(), *self.rings.values()) for x in t.scalars}
+        used: list[Op] = [*(op for ops in self.tests for op in ops), *epilogue]
+        for b in blocks:
+            used += b.middle
+            needed.update(names_in((*b.yields, *b.bases.values())))
+        needed.update(x for op in walk(used) for x in names_in(operands(op)))
+        for f in self.loops:
+            needed.update(x for x in (f.start, f.stop, *f.init) if isinstance(x, str))
+        live = backward(needed, definitions(prologue))
+        kept = tuple(op for op in prologue if op.result.name in live)
+        for op in kept:
+            if isinstance(op, Reduce) and op.over == (self.row,):
+                self.check_over_rows(op)
+            else:
+                self.check_op(op, {(), (self.row,)})
+        return kept
 
     def check_loops(self) -> int:
         tile = self.loops[0].tile
@@ -331,32 +319,6 @@ class _Recogniser:
             raise Refused(f"the length of axis {axis} is not known")
         return n
 
-    # ---- tiles
-
-    def tile(self, op: Load, axis: str, rows: int) -> Tile:
-        """A load of (axis, feature) as a bulk copy."""
-        t = op.result.type
-        if t.dtype not in ("f16", "bf16"):
-            raise Refused(f"{op.tensor} has elements of type {t.dtype}; they must be f16 or bf16")
-        if op.tensor not in self.kernel.tensors:
-            raise Refused(f"{op.tensor} is no parameter")
-        others = [a for a in t.axes if a != axis]
-        if axis not in t.axes or len(others) != 1:
-            raise Refused(f"{op.result.name} is a tile over {', '.join(t.axes)}")
-        (feature,) = others
-        values = self.kernel.values
-        for x in op.index:
-            if isinstance(x, str) and x in values and values[x].type.axes:
-                raise Refused(f"{op.tensor} is gathered by {x}")
-        plain = [x for x in op.index if x in (axis, feature)]
-        if sorted(str(x) for x in plain) != sorted((axis, feature)):
-            raise Refused(f"{op.tensor} is not indexed by {axis} and {feature} as they are")
-        if len(op.index) > 5:
-            raise Refused(f"{op.tensor} has more than 5 dimensions")
-        known = {t.name for t in (*self.queries.values(), *self.rings.values())}
-        name = fresh(op.tensor.lower(), known | {"out", "tile", "query"})
-        return Tile(name, op.tensor, op.index, axis, feature, rows, self.extent(feature), t.dtype)
-
     # ---- the block of a loop
 
     def blocks(self, loop: For, number: int) -> list[Block]:
@@ -393,61 +355,44 @@ class _Recogniser:
             raise Refused("its blocks are chosen by data after other ops")
         end = body[-1]
         assert isinstance(end, Yield)
-        rest: list[Op] = []
-        for op in body[:-1]:
-            if (
-                isinstance(op, Load)
-                and len(op.result.type.axes) == 2
-                and self.row not in op.result.type.axes
-            ):
-                tile = self.tile(op, self.stream, self.columns)
-                self.rings.setdefault(tile.key, tile)
-                self.tiles[op.result.name] = self.rings[tile.key]
-            else:
-                rest.append(op)
         heads: list[Head] = []
         middle: list[Op] = []
-        for op in rest:
+        for op in body[:-1]:
             head = self.head(op)
             if head is not None:
                 heads.append(head)
             else:
                 middle.append(op)
         if not heads:
-            raise Refused("no contraction of loaded tiles is at the head of its blocks")
+            raise Refused("no contraction of rows with columns is at the head of its blocks")
         tails, middle, bases = self.tails(loop, middle, end.values)
+        needed = {t.x for t in tails} | set(names_in((*end.values, *bases.values())))
+        live = backward(needed, definitions(middle))
+        middle = [op for op in middle if any(v.name in live for v in op.results)]
         for op in middle:
             self.check_middle(op)
-        count = uses(body)
-        for name, tile in self.tiles.items():
-            inner = [op for op in body if name in operands(op)]
-            if count[name] and not all(isinstance(op, Contract) for op in inner):
-                raise Refused(f"{tile.tensor} is used other than in a contraction")
         return Block(
             loop, number, choice, tuple(heads), tuple(middle), tuple(tails), end.values, bases
         )
 
     def head(self, op: Op) -> Head | None:
-        if not isinstance(op, Contract) or len(op.over) != 1:
+        if not isinstance(op, Contract) or len(op.over) != 1 or op.over == (self.stream,):
             return None
-        x, y = (self.tiles.get(str(z)) for z in (op.x, op.y))
+        x, y = self.tiles.tile(op.x), self.tiles.tile(op.y)
         if x is None or y is None:
             return None
         query, key = (x, y) if x.axis == self.row else (y, x)
-        if (
-            query.axis != self.row
-            or key.axis != self.stream
-            or op.over != (query.feature,)
-            or key.feature != query.feature
+        if (query.axis, key.axis, query.feature, key.feature) != (
+            self.row,
+            self.stream,
+            *op.over * 2,
         ):
-            raise Refused(
-                f"{op.result.name} contracts {x.tensor} with {y.tensor} in a way that is not rows by columns"
-            )
-        if query.dtype != key.dtype:
-            raise Refused(f"{query.tensor} and {key.tensor} have different element types")
+            raise Refused(f"{op.result.name} contracts in a way that is not rows by columns")
         init = op.init
         if init is not None and not isinstance(init, str):
             raise Refused(f"{op.result.name} adds a literal")
+        self.queries.setdefault(query.key, query)
+        self.rings.setdefault(key.key, key)
         return Head(op.result.name, query, key, init)
 
     def tails(
@@ -482,21 +427,22 @@ class _Recogniser:
 
     def tail(self, op: Contract, slot: int, tails: list[Tail], taken: set[str]) -> None:
         x, y = op.x, op.y
-        if str(y) not in self.tiles:
+        if isinstance(x, str) and self.tiles.is_side(x):
             x, y = y, x
-        value = self.tiles.get(str(y))
+        value = self.tiles.tile(y)
         if (
             value is None
             or value.axis != self.stream
             or op.over != (self.stream,)
             or not isinstance(x, str)
         ):
-            raise Refused(f"{op.result.name} is not a product of computed rows with a loaded tile")
+            raise Refused(f"{op.result.name} is not a product of computed rows with columns")
         t = self.kernel.values[x].type
         if set(t.axes) != {self.row, self.stream} or t.dtype not in ("f32", value.dtype):
             raise Refused(
                 f"{x}, which meets {value.tensor}, is not a tile of rows and columns in f32"
             )
+        self.rings.setdefault(value.key, value)
         tails.append(Tail(op.result.name, x, value, slot))
         taken.add(op.result.name)
 

@@ -6,6 +6,7 @@ from tilec.backends.cuda.hopper.plan import (
     padded,
 )
 from tilec.backends.cuda.hopper.structure import Structure
+from tilec.backends.cuda.hopper.tiles import PARTS
 
 
 def instructions(s: Structure) -> str:
@@ -18,11 +19,11 @@ def instructions(s: Structure) -> str:
     for n, t in sorted(widths):
         out.append(_wgmma_registers(n, t))
     for t in sorted(types | {t for _, t in widths}):
-        out.append(
-            _LOOPS.replace("TYPE", t)
-            if t in types and t in {x for _, x in widths}
-            else (_LOOP_ROWS if t in types else _LOOP_COLUMNS).replace("TYPE", t)
-        )
+        rows, columns = t in types, t in {x for _, x in widths}
+        loops = [_LOOP_ROWS] * rows + [_LOOP_COLUMNS] * columns
+        if s.precise:
+            loops += [_PARTS_ROWS.replace("PARTS", str(PARTS))] * rows + [_PARTS_COLUMNS] * columns
+        out.append("".join(loops).replace("TYPE", t))
     return "\n".join(out)
 
 
@@ -70,4 +71,21 @@ template<int STEPS, int N, int M> DEVICE void weights_by_columns_TYPE(float (&d)
   }
 }
 """
-_LOOPS = _LOOP_ROWS + _LOOP_COLUMNS
+_PARTS_ROWS = """// the same for operands in parts: a loop, as descriptors take registers
+template<int STEPS, int SLAB_A, int SLAB_B, int A, int PART_A, int B, int PART_B, int N>
+DEVICE void rows_by_rows_TYPE(float (&d)[N], u64 a, u64 b) {
+#pragma unroll 1
+  for (int x = A - 1; x >= 0; x--) {
+#pragma unroll 1
+    for (int y = least<int>(B, PARTS - x) - 1; y >= 0; y--)
+      rows_by_rows_TYPE<STEPS, SLAB_A, SLAB_B, true>(d, a + (u64)(x * (PART_A >> 4)), b + (u64)(y * (PART_B >> 4)));
+  }
+}
+"""
+_PARTS_COLUMNS = """// the same for v in parts, the first ones of them
+template<int STEPS, int N, int M>
+DEVICE void weights_by_columns_TYPE(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) {
+#pragma unroll 1
+  for (int y = parts - 1; y >= 0; y--) weights_by_columns_TYPE<STEPS>(d, p, v + (u64)(y * (bytes >> 4)));
+}
+"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tilec.backends.cpu.facts import Facts
 from tilec.backends.cuda.simt.arguments import Arguments, storage
 from tilec.backends.cuda.simt.functions import Val, kind_for
 from tilec.backends.cuda.simt.matrix import Matrices
@@ -17,6 +16,7 @@ from tilec.backends.cuda.simt.text import Names, Writer
 from tilec.backends.cuda.simt.values import Evaluator, Point, Window
 from tilec.dtypes import DType
 from tilec.errors import UnsupportedError
+from tilec.ieee import Facts
 from tilec.ir import (
     Buffer,
     Contract,

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tilec.backends.cpu.functions import ZERO_AT_ZERO
 from tilec.backends.cuda.simt.arguments import storage
 from tilec.dtypes import DType
 from tilec.dtypes import kind as kind_of_dtype
-from tilec.functions import VANISHING
+from tilec.functions import VANISHING, ZERO_AT_ZERO
 from tilec.ir import Absent, Map
 
 Kind = Literal["real", "i64", "bool"]
@@ -59,8 +58,7 @@ def literal(x: int | float | bool | Absent, real: str) -> Val:
 
 
 def _integer(x: int) -> str:
-    text = f"{x}LL" if abs(x) >= 1 << 31 else str(x)
-    return f"({text})" if x < 0 else f"i64({text})"
+    return f"i64({x}LL)" if abs(x) >= 1 << 31 else f"i64({x})"
 
 
 def _float(x: float, real: str) -> str:

@@ -48,12 +48,16 @@ class Loops:
 
     def extent(self, axis: str) -> int:
         """The most positions of an axis's window. Raises UnsupportedError where that is not known."""
-        extent = self.ev.window(axis).extent
-        if not extent and self.ev.window(axis).count != "0":
+        if self.open(axis):
             raise UnsupportedError(
                 f"target cuda: the window of axis {axis} must have an extent; tile it"
             )
-        return extent
+        return self.ev.window(axis).extent
+
+    def open(self, axis: str) -> bool:
+        """Whether it is only known at run time how many positions the window of an axis may have."""
+        window = self.ev.window(axis)
+        return not window.extent and window.count != "0"
 
     def total(self, axes: Sequence[str]) -> int:
         """The most points of a domain."""
@@ -63,6 +67,10 @@ class Loops:
     def each(self, domain: Axes, p: Point, loads: bool = False) -> Generator[Point]:
         """A loop of all threads over the points of a domain. `loads`: that reads memory, several elements at a time."""
         with self.ev.scope("each_thread"):
+            if any(map(self.open, domain)):
+                with self.counted(domain, p) as q:
+                    yield q
+                return
             total = self.total(domain)
             if total <= 1:
                 alone = "if (thread == 0)" if total else "if (false)"
@@ -74,6 +82,21 @@ class Loops:
             loop = f"{unroll} for (int {n} = thread; {n} < {total}; {n} += THREADS)"
             with self.ev.scope(loop), self.decoded(domain, n, p) as q:
                 yield q
+
+    @contextmanager
+    def counted(self, domain: Axes, p: Point) -> Generator[Point]:
+        """A loop of all threads over a domain with open axes: along such ones a value is stored that lacks them."""
+        counts = {a: f"i64({self.ev.window(a).count})" for a in domain}
+        n = rest = self.index
+        loop = f"for (i64 {n} = thread; {n} < {' * '.join(counts.values())}; {n} += THREADS)"
+        with self.ev.scope(loop):
+            for axis in reversed(domain):
+                name = self.names.of(axis)
+                self.w.line(f"const i64 {name} = {rest} % {counts[axis]};")
+                self.w.declared[-1].add(name)
+                rest = f"{rest} / {counts[axis]}"
+                p = p.on(axis, name)
+            yield p
 
     @contextmanager
     def decoded(self, domain: Axes, n: str, p: Point) -> Generator[Point]:

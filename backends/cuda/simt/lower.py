@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tilec.backends.cpu.facts import Facts
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.memory import Layout, allocate
 from tilec.backends.cuda.simt.regions import Regions
 from tilec.backends.cuda.simt.text import Writer
+from tilec.ieee import Facts
 from tilec.ir import Grid, Kernel
 
 

@@ -10,11 +10,11 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tilec.backends.cpu.facts import Facts
 from tilec.backends.cuda.simt.arguments import Arguments, storage, tensors
 from tilec.backends.cuda.simt.functions import Val, apply, cast, convert, kind_for, literal
 from tilec.backends.cuda.simt.memory import Tile
 from tilec.backends.cuda.simt.text import Names, Writer
+from tilec.ieee import Facts
 from tilec.ir import Cast, Edge, Kernel, Load, Map, Operand, Store
 
 

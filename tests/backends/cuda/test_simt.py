@@ -44,6 +44,17 @@ kernel products(A[B, M, K], C[B, K, N], s: int[B]) -> O[b, i, j], T: f32[b]:
 sizes B=2, M=70, K=33, N=9
 """.replace("s: int[B]", "s: i32[B]")
 
+SPREAD = """
+kernel spread(X[M, N]) -> A: i64[i, j], B[i, j], C[i, j], D[j, i]:
+    axis j < N
+    axis k < N
+    A = abs(i - 7)
+    B = max[k](X[i, k])
+    C = j / 2
+    D = sum[k](X[i, k])
+sizes M=30, N=40
+"""
+
 RANDOM = {
     "causal": CAUSAL,
     "grouped": GROUPED,
@@ -90,6 +101,21 @@ def test_programs(name, backwards):
     arrays = kernel.sample(3)
     tolerance = 2e-3 if name == "two" else 2e-5
     check(kernel, arrays, scalars_of(kernel, {}, given), tolerance=tolerance, backwards=backwards)
+
+
+@needs_compiler
+@pytest.mark.parametrize("e", ["-abs(j)", "abs(i - j) - 9", "abs(-i)", "min(i - j, -1)"])
+def test_positions_in_conditions(e):
+    """The bounds of the loop hold negative numbers beside sizes."""
+    kernel = tilec.compile(CAUSAL.replace("j <= i + N - M", f"{e} > -7"))
+    check(kernel, kernel.sample(1), scalars_of(kernel, {}))
+
+
+@needs_compiler
+@pytest.mark.parametrize("sizes", [{"M": 30, "N": 40}, {"M": 1, "N": 1}, {"M": 3, "N": 0}])
+def test_what_is_stored_along_an_axis_that_it_lacks(sizes):
+    kernel = tilec.compile(SPREAD)
+    check(kernel, kernel.sample(1, **sizes), {}, sizes=sizes)
 
 
 @needs_compiler

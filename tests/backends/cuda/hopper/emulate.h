@@ -39,6 +39,11 @@ typedef uint16_t u16;
 #define EACH for (int x = 0; x < 2 * HELD_ROWS; x++)
 
 struct Index { int x; };
+struct uint2 { u32 x, y; };
+struct uint4 { u32 x, y, z, w; };
+template<class T> struct Piece { T of[8]; };
+inline int __float_as_int(float x) { int y; memcpy(&y, &x, 4); return y; }
+inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
 struct Description { char* base; int rank; i64 size[5], step[5]; int box[5]; };   // steps in bytes; dimension 0 is dense
 struct TensorMap { Description* description; char rest[120]; };
 
@@ -62,7 +67,7 @@ inline std::map<u32, Named> named;
 inline std::vector<Rendezvous> warps, groups_meet;
 inline std::vector<Group> groups;
 inline std::vector<Copy> copies;
-inline std::vector<std::vector<std::function<void()>>> leaving;
+inline std::vector<std::vector<std::function<void()>>> leaving, unfenced, arriving;
 inline Rendezvous block_meet;
 inline u64 random_state = 1, idle, now;
 #define memory arena_memory
@@ -192,7 +197,22 @@ template<class... C> inline void copy_out(const TensorMap* map, u32 from, C... c
 inline void copy_commit() {}
 inline void copy_read_out() { for (auto& f : leaving[threadIdx.x]) f(); leaving[threadIdx.x].clear(); }
 inline void copy_finish() { copy_read_out(); }
-inline void written_for_copies() {}
+// what a thread stores is seen by wgmma after its fence only
+inline void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
+  unfenced[threadIdx.x].push_back([=] { const u32 x[4] = {x0, x1, x2, x3}; memcpy(arena + a, x, 16); });
+}
+inline void shared_word(u32 a, u32 x) { unfenced[threadIdx.x].push_back([=] { memcpy(arena + a, &x, 4); }); }
+inline uint2 load_two(const void* p) { uint2 v{0, 0}; if (p) memcpy(&v, p, 8); return v; }
+inline uint4 load_four(const void* p, int k) { uint4 v{0, 0, 0, 0}; if (p) memcpy(&v, (const char*)p + 16 * k, 16); return v; }
+// what is copied arrives when it is waited for
+inline void copy_piece(u32 to, const void* p, const void*) {
+  arriving[threadIdx.x].push_back([=] { if (p) memcpy(arena + to, p, 16); else memset(arena + to, 0, 16); });
+}
+inline void pieces_copied() {
+  for (auto& f : arriving[threadIdx.x]) unfenced[threadIdx.x].push_back(f);
+  arriving[threadIdx.x].clear();
+}
+inline void written_for_copies() { for (auto& f : unfenced[threadIdx.x]) f(); unfenced[threadIdx.x].clear(); }
 inline void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   const int lane = threadIdx.x % 32;
   const auto to = meet(my_warp(), 32, lane, a, "stmatrix");
@@ -223,7 +243,12 @@ inline u32 watch(u32 x, u32 y) {
   const auto half = [](u32 a, u32 b) { return to_bf16(bf16_value((u16)b) * 0.f + bf16_value((u16)a)); };
   return half(x & 0xffff, y & 0xffff) | (u32)half(x >> 16, y >> 16) << 16;
 }
+inline u32 watch_f16(u32 x, u32 y) {
+  const auto half = [](u32 a, u32 b) { return to_f16(f16_value((u16)b) * 0.f + f16_value((u16)a)); };
+  return half(x & 0xffff, y & 0xffff) | (u32)half(x >> 16, y >> 16) << 16;
+}
 inline u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }
+inline u32 watch_f16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_f16(watch_f16(watch_f16(watch_f16(x, a), b), c), d); }
 inline u64 rows_descriptor(u32 a) { return a; }
 inline u64 columns_descriptor(u32 a, u32 slab) { return (u64)slab << 32 | a; }
 inline void group_fence() {}
@@ -296,10 +321,21 @@ template<class T, int STEPS, int N, int M> inline void weights_by_columns(float 
     each_element(2 * N, [&](int t, int e, int row, int column) { ((float*)all[t])[e] = o[row * 2 * N + column]; });
   }});
 }
+template<class T, int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows(float (&d)[N], u64 a, u64 b) {
+  for (int x = A - 1; x >= 0; x--)
+    for (int y = (B < 3 - x ? B : 3 - x) - 1; y >= 0; y--) rows_by_rows<T, S, SA, SB, true>(d, a + x * PA, b + y * PB);
+}
+template<class T, int S, int N, int M> inline void weights_by_columns(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) {
+  for (int y = parts - 1; y >= 0; y--) weights_by_columns<T, S>(d, p, v + y * bytes);
+}
 #define STAGE_UNIT 1
+template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
+template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
+template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<bf16, S>(d, p, v, parts, bytes); }
 template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v) { weights_by_columns<bf16, S>(d, p, v); }
+template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<f16, S>(d, p, v, parts, bytes); }
 template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v) { weights_by_columns<f16, S>(d, p, v); }
 
 // ---- numbers
@@ -312,6 +348,7 @@ inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline float __frsqrt_rn(float x) { return 1.f / std::sqrt(x); }
 inline float max_nan(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
 inline float min_nan(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
+inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
 template<int N> inline void store_if(bool here, void* p, const u32 (&x)[N]) { if (here) memcpy(p, x, 4 * N); }
 
 // ---- running a block
@@ -331,6 +368,8 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
     groups_meet.assign(threads / 128, Rendezvous());
     groups.assign(threads / 128, Group());
     leaving.assign(threads, {});
+    unfenced.assign(threads, {});
+    arriving.assign(threads, {});
     block_meet = Rendezvous();
     barriers.clear(); named.clear(); copies.clear();
     memset(arena, 0xff, sizeof arena);

@@ -41,6 +41,13 @@ SHARED = (
     "quad_min",
     "quad_max_nan",
     "quad_min_nan",
+    "upper",
+    "without_upper",
+    "split",
+    "all_bits",
+    "is_whole",
+    "whole_piece",
+    "piece_place",
 )
 """What the emulator takes from the device header as it is."""
 
@@ -74,7 +81,7 @@ def picked(header: str) -> list[str]:
     kept: list[str] = []
     k = 0
     while k < len(lines):
-        m = re.match(r"(template<.*?> )?DEVICE \w+ (\w+)\(", lines[k])
+        m = re.match(r"(template<.*?> )?DEVICE [\w<>]+ (\w+)\(", lines[k])
         if m and m[2] in SHARED:
             n = k
             while lines[n].count("}") == 0 or not (

@@ -24,12 +24,17 @@ FITTING = [
     "differential",
     "document",
     "gemma2",
+    "int8_cache",
     "jagged",
     "mla",
+    "mla_sparse",
     "naive",
     "natten2d",
+    "paged",
     "pair_bias",
     "prefix",
+    "qk_norm",
+    "rope",
     "sigmoid",
     "sink",
     "sink_by_hand",
@@ -58,7 +63,7 @@ def code(name: str, **schedule: object) -> target.Code:
 
 
 @pytest.mark.skipif(not compiler(), reason="no NVRTC here")
-@pytest.mark.parametrize("name", FITTING if ALL else ["causal", "document"])
+@pytest.mark.parametrize("name", FITTING if ALL else ["causal", "document", "paged"])
 def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
     made = code(name)
     assert made.emitter == "hopper"

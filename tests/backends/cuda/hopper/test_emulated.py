@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
-LIMIT = {"bf16": 5e-3, "f16": 7e-4}
+LIMIT = {"bf16": 5e-3, "f16": 7e-4, "f32": 1e-6}
 
 CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("causal", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 48, "E": 80}, {"columns": 32}),
@@ -42,6 +42,29 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("alibi", "bf16", {"B": 1, "H": 2, "M": 300, "N": 300, "D": 32, "E": 32}, {"columns": 64}),
     ("mla", "bf16", {"B": 1, "H": 2, "M": 64, "N": 100, "C": 64, "R": 32}, {"columns": 32}),
     ("pair_bias", "bf16", {"B": 2, "H": 1, "N": 70, "D": 32, "E": 32}, {"columns": 32}),
+    (
+        "paged",
+        "bf16",
+        {"B": 2, "H": 2, "HK": 1, "M": 3, "NP": 40, "P": 8, "MP": 20, "D": 64, "E": 64},
+        {"columns": 32},
+    ),
+    (
+        "int8_cache",
+        "bf16",
+        {"B": 2, "H": 2, "HK": 1, "M": 8, "N": 100, "D": 64, "E": 40},
+        {"columns": 32},
+    ),
+    (
+        "mla_sparse",
+        "bf16",
+        {"B": 1, "H": 4, "M": 8, "N": 50, "C": 64, "R": 16, "T": 40},
+        {"columns": 32},
+    ),
+    ("qk_norm", "f16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {}),
+    ("rope", "bf16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
+    ("rope", "f16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 20, "E": 32}, {}),
+    ("rope", "f32", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
+    ("causal", "f32", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 40, "E": 24}, {"columns": 32}),
 ]
 
 
@@ -65,6 +88,27 @@ def test_examples(
     got = running.run(kernel, arrays, dtype, sizes, **schedule)
     for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
         assert running.error(g, r) < LIMIT[dtype]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("int8_cache", "f16"), ("causal", "f32")])
+def test_rows_that_are_not_dense(name: str, dtype: str) -> None:
+    sizes = {"B": 1, "H": 2, "HK": 2, "M": 30, "N": 70, "D": 17, "E": 24}
+    sizes = {n: k for n, k in sizes.items() if name == "int8_cache" or n != "HK"}
+    kernel, arrays = prepared(name, dtype, sizes)
+    arrays |= {n: np.asfortranarray(arrays[n]) for n in "KV"}
+    got = running.run(kernel, arrays, dtype, sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+
+
+def test_what_a_tile_cannot_hold_asks_for_the_exact_kernel() -> None:
+    sizes = {"B": 1, "H": 1, "M": 40, "N": 40, "D": 16, "E": 16}
+    kernel, arrays = prepared("naive", "f32", sizes)
+    _, sources = running.tiles(kernel, "f32", sizes, columns=32)
+    memory = {**arrays, "O": np.zeros((1, 1, 40, 16), np.float32)}
+    assert not emulator.run(sources[0], memory, sizes)
+    memory["K"] = arrays["K"].copy()
+    memory["K"][0, 0, 7, 3] = -np.inf
+    assert emulator.run(sources[0], memory, sizes)
 
 
 SCORE = """

@@ -1,0 +1,30 @@
+"""The CUDA texts of three programs, as they are, for two architectures: what a change of an emitter changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tilec
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+HEADERS = sorted((ROOT / "backends" / "cuda").rglob("*.cuh"))
+
+
+def generated(text: str) -> str:
+    """What was generated: a text without the headers, which are files of their own, and the version."""
+    for path in HEADERS:
+        text = text.replace(path.read_text(encoding="utf-8"), f"// … {path.name}\n")
+    return text.replace(f"tilec {tilec.__version__}", "tilec")
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("name", ["naive", "causal", "paged"])
+def test_text(name, arch, golden):
+    """Plain rows of tiles; blocks left out and masked; and rows that are gathered."""
+    kernel = tilec.load(ROOT / "examples" / f"{name}.tile", target=f"cuda:{arch}")
+    text = generated(kernel.gpu_code(dtype="f16").text)
+    assert all(x in text for x in (f"// {name} for {arch}", ".cuh", f"{name}.tile:"))
+    golden(HERE / "golden" / f"{name}.{arch}.cu", text)
