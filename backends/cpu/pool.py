@@ -26,7 +26,7 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from tilec.backends.cpu import jit
+from tilec.backends.cpu import interrupt, jit
 from tilec.backends.cpu.vector import KINDS, POINTER, VOID, Emit, Value, constant, function
 from tilec.errors import ArgumentError
 
@@ -59,19 +59,29 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else 1
 
 
-def run(address: int, context: int, scratch: int, workers: int | None = None) -> None:
+def run(
+    address: int, context: int, scratch: int, workers: int | None = None, counter: int = 0
+) -> None:
     """Has up to `workers` threads (all unless given), the caller among them, call `void f(context, scratch memory)`.
 
     `address`: of `f`. `context`: its first argument; whatever it holds must tell the threads' tasks apart, as by an
     atomic counter. `scratch`: bytes that every thread needs for itself; they start at a multiple of 4096 and hold what
     an earlier call left there. Returns when every thread is done. Raises MemoryError where the caller gets no scratch
     memory.
+
+    `counter`: the address of an atomic counter of tasks. In the main thread Ctrl-C then moves it, so that no further task
+    is begun, and what Python's handler of SIGINT raises is raised.
     """
     wanted = 1 if workers == 1 else threads() if workers is None else min(workers, threads())
     pool = _pool()
     if pool.started < wanted - 1:
         pool.grow(wanted - 1)
-    if pool.call(address, context, scratch, min(wanted - 1, pool.started)) == NO_MEMORY:
+    helpers = min(wanted - 1, pool.started)
+    if counter and workers != 1 and threading.get_ident() == threading.main_thread().ident:
+        good = pool.watched(address, context, scratch, helpers, counter)
+    else:
+        good = pool.call(address, context, scratch, helpers)
+    if not good:
         raise MemoryError(f"no {scratch} bytes of scratch memory")
 
 
@@ -83,9 +93,11 @@ class _Pool:
 
     def __init__(self) -> None:
         code = _code()
-        self._run: Any = ctypes.CFUNCTYPE(
-            ctypes.c_int32, *[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64
-        )(code.address("pool_run"))
+        kinds = [*[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_int64]
+        self._run: Any = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.address("pool_run"))
+        self._watched: Any = ctypes.CFUNCTYPE(ctypes.c_int64, *kinds, ctypes.c_int64)(
+            code.address("pool_watched")
+        )
         self._loop = code.address("pool_loop")
         self._memory = ctypes.create_string_buffer(SLOTS + SLOT_BYTES * MOST + 64)
         self._block = -(-ctypes.addressof(self._memory) // 64) * 64
@@ -101,9 +113,18 @@ class _Pool:
         """Threads that are there besides the caller."""
         return len(self._ids)
 
-    def call(self, address: int, context: int, scratch: int, helpers: int) -> int:
-        """Runs one job, with `helpers` of the threads."""
-        return self._run(self._block, address, context, scratch, helpers)
+    def call(self, address: int, context: int, scratch: int, helpers: int) -> bool:
+        """Runs one job, with `helpers` of the threads. False where there is no scratch memory."""
+        return self._run(self._block, address, context, scratch, helpers) == 0
+
+    def watched(self, address: int, context: int, scratch: int, helpers: int, counter: int) -> bool:
+        """The same, for the main thread: after Ctrl-C no task is begun."""
+        while True:
+            reached = self._watched(self._block, address, context, scratch, helpers, counter)
+            if reached < 0:
+                return reached == interrupt.DONE
+            # here Python's handler has raised something, or lets the program go on: with the tasks that are left
+            ctypes.c_int64.from_address(counter).value = reached
 
     def grow(self, count: int) -> None:
         """Starts threads until there are `count`; fewer where the system gives no more."""
@@ -186,6 +207,7 @@ def _module() -> Any:
     _emit_grow(module)
     _emit_loop(module)
     _emit_run(module)
+    interrupt.emit(module, module.globals["pool_run"])
     return module
 
 

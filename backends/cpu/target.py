@@ -226,7 +226,7 @@ class _Prepared:
         words[ADDRESSES : ADDRESSES + len(addresses)] = addresses
         for job in self._jobs:
             words[0], words[1] = 0, job.tasks  # COUNTER and TASKS
-            pool.run(job.worker, place, self._scratch, job.tasks)
+            pool.run(job.worker, place, self._scratch, job.tasks, place)
             if words[2]:  # MISSED
                 self._again(job, words, place)
         self._free.append(context)
@@ -245,7 +245,7 @@ class _Prepared:
         for slot, address in self.know_exact().items():
             words[slot] = address
         words[0] = words[2] = 0  # COUNTER and MISSED
-        pool.run(job.worker, place, self._scratch, job.tasks)
+        pool.run(job.worker, place, self._scratch, job.tasks, place)
 
     def _context(self) -> tuple[Any, int]:
         words = type(self._words).from_buffer_copy(self._words)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -57,10 +58,21 @@ CODE = jit.load(jit.compile(build()))
 """Loaded before any thread starts, and held: an address dies with its code."""
 
 
-def job(tasks: int, scratch: int = 64, work: int = 1000, workers: int | None = None) -> list[int]:
-    """How often each task was done."""
+def job(
+    tasks: int,
+    scratch: int = 64,
+    work: int = 1000,
+    workers: int | None = None,
+    done: list[int] | None = None,
+) -> list[int]:
+    """How often each task was done, also in `done`; Ctrl-C can interrupt it."""
     ctx = (ctypes.c_int64 * (4 + tasks))(0, tasks, scratch, work)
-    pool.run(CODE.address("count"), ctypes.addressof(ctx), scratch, workers)
+    place = ctypes.addressof(ctx)
+    try:
+        pool.run(CODE.address("count"), place, scratch, workers, place)
+    finally:
+        if done is not None:
+            done += ctx[4:]
     return list(ctx[4:])
 
 
@@ -185,3 +197,66 @@ def test_exits_cleanly() -> None:
     """)
     done = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def signals(count: int, wait: float = 0.05) -> threading.Thread:
+    """Sends this process SIGINT some times, after a while each."""
+
+    def send() -> None:
+        for _ in range(count):
+            time.sleep(wait)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    return thread
+
+
+@linux
+@pytest.mark.parametrize("workers", [2, None])
+def test_control_c_ends_a_job_between_tasks(workers: int | None) -> None:
+    done: list[int] = []
+    thread = signals(1)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        job(100_000, work=1_000_000, workers=workers, done=done)  # minutes
+    thread.join()
+    assert time.monotonic() - start < 10
+    assert 1 in done
+    assert 0 in done
+    assert set(done) == {0, 1}
+    assert job(20) == [1] * 20
+
+
+@linux
+def test_a_handler_that_goes_on_gets_the_whole_job() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+    try:
+        thread = signals(3, 0.02)
+        while thread.is_alive():
+            assert job(300, work=200_000) == [1] * 300
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen
+
+
+@linux
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_a_signal_that_is_ignored_or_kills_still_does(handler: signal.Handlers) -> None:
+    text = f"""
+        import os, signal, threading, time
+        from tests.backends.cpu.test_pool import job, signals
+        job(2)
+        signal.signal(signal.SIGINT, signal.Handlers({int(handler)}))
+        thread = signals(1)
+        while thread.is_alive():
+            assert job(100, work=200_000) == [1] * 100
+        print("alive")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=60
+    )
+    ignored = handler == signal.SIG_IGN
+    assert done.stdout == ("alive\n" if ignored else "")
+    assert done.returncode == (0 if ignored else -signal.SIGINT)
