@@ -113,7 +113,9 @@ class Facts(ieee.Facts):
 
     def scalar(self, x: Operand) -> bool:
         """Whether an operand is the same for all positions of a tile."""
-        if not isinstance(x, str) or x in self.kernel.extents:
+        if not isinstance(x, str):
+            return True
+        if x in self.kernel.extents:
             return False
         return x not in self.kernel.values or not self.kernel.values[x].type.axes
 
