@@ -10,6 +10,7 @@ payload that arithmetic does not make.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
@@ -195,6 +196,9 @@ class Evaluator:
             a, b, c = (self.value(x, p) for x in factors)
             n = max(len(x.parts) for x in (a, b, c))
             return Val(tuple(self.e.fma(a.part(i), b.part(i), c.part(i)) for i in range(n)))
+        if op.fn == "div" and name in self.relaxed:
+            factor = self.reciprocal(op.args[1])
+            return Val(tuple(self.e.mul(x, factor) for x in self.value(op.args[0], p).parts))
         args = [self.value(x, p) for x in op.args]
         n = max(len(a.parts) for a in args)
         if self.small and op.fn in ORDERS and all(map(self.facts.narrow.fits, op.args)):
@@ -211,6 +215,18 @@ class Evaluator:
         if not rule.marked or all(m is None for _, m in out):
             return Val(values)
         return Val(values, tuple(constant("i1", 0) if m is None else m for _, m in out))
+
+    def reciprocal(self, x: Operand) -> Any:
+        """The reciprocal of a scalar, for relaxed code; NaN where a product with it would be no quotient."""
+        e, key = self.e, ("reciprocal", x)
+        for table in reversed(self.memo):
+            if key in table:
+                return table[key]
+        y = e.convert(self.value(x, Point({})).parts[0], self.float)
+        size = e.abs(y)
+        fits = e.and_(e.compare(">", size, 2.0**-100), e.compare("<", size, 2.0**100))
+        out = self.memo[-1][key] = e.select(fits, e.div(1.0, y), math.nan)
+        return out
 
     def product(self, op: Map) -> tuple[Operand, Operand, Operand] | None:
         """The factors of a product in a sum, and the other summand; None where no such product is to be computed."""

@@ -96,6 +96,29 @@ class Facts(ieee.Facts):
             and not self.plain(x)
         )
 
+    @functools.cached_property
+    def shares(self) -> frozenset[str]:
+        """Quotients of tiles in loops by a scalar."""
+        return frozenset(
+            x.result.name
+            for op in walk(self.kernel.body)
+            if isinstance(op, For)
+            for x in walk(op.body)
+            if isinstance(x, Map)
+            and x.fn == "div"
+            and x.result.type.axes
+            and kind(x.result.type.dtype) == "float"
+            and self.scalar(x.args[1])
+        )
+
+    def scalar(self, x: Operand) -> bool:
+        """Whether an operand is the same for all positions of a tile."""
+        if not isinstance(x, str):
+            return True
+        if x in self.kernel.extents:
+            return False
+        return x not in self.kernel.values or not self.kernel.values[x].type.axes
+
     def lossy(self, grid: Grid) -> frozenset[str]:
         """The values of a grid that go into something that can drop a NaN."""
         todo: list[Operand] = []
@@ -163,11 +186,13 @@ class Facts(ieee.Facts):
         return out
 
     def relaxed(self, grid: Grid) -> frozenset[str]:
-        """The values that relaxed code of a grid computes by rules of its own: sums in hot loops, and weights."""
+        """The values that relaxed code of a grid computes by rules of its own: sums in hot loops, and weights; with them
+        quotients."""
         own = list(walk(grid.body))
         weights = {op.result.name for op in own if isinstance(op, Map) and self.weighs(op)}
         names = {v.name for op in own for v in defined(op)}
-        return ((self.hot & names) | weights) - self.lossy(grid)
+        found = ((self.hot & names) | weights) - self.lossy(grid)
+        return found | (self.shares & names) - self.lossy(grid) if found else found
 
     def modes(self, grid: Grid) -> tuple[bool, ...]:
         """The code that a grid needs: exact (True), relaxed (False), or both, relaxed first."""

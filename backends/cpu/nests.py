@@ -14,7 +14,7 @@ from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.registers import Dots, Product, row_tiles, rows_for
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import Emit, Kind, constant
-from tilec.ir import Contract, Operand, Reduce, operands
+from tilec.ir import Contract, Map, Operand, Reduce, operands
 
 LOWEST = -(2**63)
 
@@ -145,7 +145,10 @@ class Nests:
             if set(ev.axes(x)) <= bound:
                 if not (op is stage.root or isinstance(op, Reduce) and x not in ev.held):
                     ev.value(x, p)
-            elif (
+                continue
+            if isinstance(op, Map) and op.fn == "div" and x in ev.relaxed:
+                ev.reciprocal(op.args[1])
+            if (
                 op is not None
                 and (x in ev.computing or x not in ev.held)
                 and not isinstance(op, Contract)

@@ -15,8 +15,11 @@ from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.rows import Rows
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.trim import Bound
-from tilec.backends.cpu.vector import lanes_of
+from tilec.backends.cpu.vector import lanes_of, mangle
 from tilec.ir import Load
+
+FAR = 1 << 62
+"""Further than any position: sums with it do not overflow."""
 
 
 class Panels:
@@ -116,12 +119,23 @@ class Panels:
         ev.windows[axis] = before
 
     def across(self, a: Val, b: Val, combine: Callable[[Any, Any], Any]) -> Any:
-        """The largest or smallest difference of two integers in the lanes of a panel."""
+        """The largest or smallest difference of two integers in the lanes of a panel, FAR away at most."""
         e = self.e
         a, b = (Val(tuple(e.convert(x, "i64") for x in v.parts)) for v in (a, b))
-        parts = [e.sub(a.part(n), b.part(n)) for n in range(max(len(a.parts), len(b.parts)))]
+        parts = [
+            self.difference(a.part(n), b.part(n)) for n in range(max(len(a.parts), len(b.parts)))
+        ]
         out = functools.reduce(combine, parts)
-        return e.across(combine, out) if lanes_of(out) else out
+        out = e.across(combine, out) if lanes_of(out) else out
+        return out if self.ev.small else e.max(e.min(out, FAR), -FAR)
+
+    def difference(self, a: Any, b: Any) -> Any:
+        """a - b of integers, the furthest one where it does not fit."""
+        e = self.e
+        if self.ev.small:
+            return e.sub(a, b)
+        a, b = e.match(a, b)
+        return e.call_function(f"llvm.ssub.sat.{mangle(a.type)}", a.type, a, b)
 
     def once(self, stage: Stage) -> None:
         """A stage that is not on panels."""

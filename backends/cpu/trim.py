@@ -42,14 +42,12 @@ def bounds(
     """Bounds such that positions outside of any of them contribute nothing to what these ops compute."""
     defs = {v.name: op for op in ops for v in op.results}
     for op in ops:
-        if (
-            isinstance(op, Map)
-            and op.fn == "select"
-            and axis in axes(op.args[0])
-            and free(op.args[0])
-        ):
-            found = _comparisons(op.args[0], defs, axis, axes)
-            if found and _dead(ops, op.args[0], axis, escaping, axes, defs):
+        if isinstance(op, Map) and op.fn == "select" and axis in axes(op.args[0]):
+            condition = op.args[0]
+            found = [
+                b for b in _comparisons(condition, defs, axis, axes) if free(b.low) and free(b.high)
+            ]
+            if found and _dead(ops, condition, axis, escaping, axes, defs):
                 return found
     return []
 

@@ -246,6 +246,23 @@ def test_lanes_past_the_end_do_not_overwrite_the_last_position(m: int) -> None:
     check(k, {"P": p.astype(np.float32), "W": w.astype(np.float32)})
 
 
+CAPPED = ATTENTION.replace(
+    "c: f32[i:32, j:16] = mul(s, 0.36067376)",
+    "u: f32[i:32, j:16] = div(s, cap)\n      th: f32[i:32, j:16] = tanh(u)\n"
+    "      c: f32[i:32, j:16] = mul(th, 4.0)",
+).replace("V: f32[B, H, N, 24])", "V: f32[B, H, N, 24], cap: float)")
+
+
+@pytest.mark.parametrize("cap", [2.5, -50.0, 0.0, 1e-38, 1e-44, 3e38, np.inf, np.nan])
+def test_quotients_by_a_scalar(cap: float) -> None:
+    """Relaxed code multiplies by the reciprocal, and has none for what is too small or too large."""
+    k = kernel(CAPPED)
+    a = attention_arrays(1, 2, 40, 50)
+    check(k, a, {"cap": cap})
+    a["K"][0, 0, 3] = 0  # 0 / 0 is 0
+    check(k, a, {"cap": cap})
+
+
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:
     k = kernel(ATTENTION)
     code = compile(k)

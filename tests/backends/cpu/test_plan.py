@@ -157,6 +157,29 @@ def test_a_window_bounds_the_positions_on_both_sides() -> None:
     assert found(text) == [Bound("j", "t_2", True, 1), Bound("u", "j", False, 1)]
 
 
+def test_a_part_of_a_mask_bounds_the_positions_where_the_rest_is_data() -> None:
+    text = ATTENTION.replace(
+        "w: bool[j:16, i:32] = le(j, t_2)",
+        "g: f32[j:16] = load(K, b, h, j, 0)\n      up: bool[j:16, i:32] = le(j, t_2)\n"
+        "      on: bool[j:16] = gt(g, 0.0)\n      w: bool[j:16, i:32] = and(up, on)",
+    )
+    assert found(text) == [Bound("j", "t_2", True, 1)]
+    assert found(text.replace("and(up, on)", "or(up, on)")) == []
+
+
+def test_quotients_are_relaxed_where_the_divisor_is_a_scalar() -> None:
+    capped, literal, varying = (
+        ATTENTION.replace("= mul(s, 0.36067376)", f"= div(s, {x})").replace(
+            "V: f32[B, H, N, 24])", "V: f32[B, H, N, 24], cap: float)"
+        )
+        for x in ("cap", "50.0", "m_0")
+    )
+    for text, relaxed in ((capped, True), (literal, True), (varying, False)):
+        k = kernel(text)
+        (grid,) = (op for op in k.body if isinstance(op, Grid))
+        assert ("c" in Facts(k).relaxed(grid)) == relaxed
+
+
 def test_a_value_that_masked_positions_reach_stops_it() -> None:
     text = ATTENTION.replace("r_2: f32[i:32] = sum(p, over=j)", "r_2: f32[i:32] = sum(c, over=j)")
     assert found(text) == []
