@@ -1,10 +1,10 @@
 """What is known of a kernel's values before it runs, and what follows for the code.
 
 Code that goes by IEEE's arithmetic is faster than by the language's, and where it gives something else (`tilec.ieee` says
-where), that is a NaN. So a hot loop may run *relaxed*: a task looks for
-NaN in what it stores, and runs again by the exact rules where it finds one. That is right as long as no NaN can get lost on
-the way to a stored value; values that go into something that drops NaN (a comparison, say) are computed exactly. Relaxed
-code also takes sizes to be small; a call with others runs the exact code.
+where), that is a NaN. So a hot loop may run *relaxed*: a task looks for NaN in what it stores, and runs again by the exact
+rules where it finds one. That is right as long as no NaN can get lost on the way to a stored value; values that go into
+something that drops NaN (a comparison, say) are computed exactly. Relaxed code also takes sizes to be small; a call with
+others runs the exact code.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true
-// causal: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true
+// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true
+// causal: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -66,14 +66,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
       int tile = blockIdx.x;
-      int turn = 0;
-      while (tile < tiles) {
-        const int section = tile / (row_tiles * 16), place = tile - section * row_tiles * 16;
-        const int width = least<int>(16, heads - section * 16);
-        int head = section * 16 + place % width;
-        const int origin = (row_tiles - 1 - place / width) * 128;
-        const int h = head % (H); head /= H;
-        const int b = head;
+      for (int turn = 0;; turn++) {
+        int origin = -1, b = -1, h = -1;
+        if (tile < tiles) {
+          const int section = tile / (row_tiles * 16), place = tile - section * row_tiles * 16;
+          const int width = least<int>(16, heads - section * 16);
+          int head = section * 16 + place % width;
+          origin = (row_tiles - 1 - place / width) * 128;
+          h = head % (H); head /= H;
+          b = head;
+        }
+        wait(shared + 98416 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
+        {
+          shared_put(shared + 98432 + 12 * (turn & 1), origin);
+          shared_put(shared + 98436 + 12 * (turn & 1), b);
+          shared_put(shared + 98440 + 12 * (turn & 1), h);
+          arrive(shared + 98400 + 8 * (turn & 1));
+        }
+        if (origin < 0) break;
         const int i_first = origin;  // edge()
         const int i_last = least<int>(origin + 128, M) - 1;  // edge()
         const int t_25 = (i_first + N);  // add(i_first, N)
@@ -116,24 +126,18 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           // the last one of this launch leaves it ready for the next
           if (taken == (u32)tiles - 1) *counter = 0;
           tile = taken + gridDim.x;
-          wait(shared + 98416 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
-          shared_put(shared + 98432 + 4 * (turn & 1), tile);
-          arrive(shared + 98400 + 8 * (turn & 1));
         }
-        turn++;
       }
     }
     else if (warp == 1 && (threadIdx.x & 31) == 0) {
       Cursor<2> v_next(1);
-      int tile = blockIdx.x;
-      int turn = 0;
-      while (tile < tiles) {
-        const int section = tile / (row_tiles * 16), place = tile - section * row_tiles * 16;
-        const int width = least<int>(16, heads - section * 16);
-        int head = section * 16 + place % width;
-        const int origin = (row_tiles - 1 - place / width) * 128;
-        const int h = head % (H); head /= H;
-        const int b = head;
+      for (int turn = 0;; turn++) {
+        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = shared_get(shared + 98432 + 12 * (turn & 1));
+        const int b = shared_get(shared + 98436 + 12 * (turn & 1));
+        const int h = shared_get(shared + 98440 + 12 * (turn & 1));
+        arrive(shared + 98416 + 8 * (turn & 1));
+        if (origin < 0) break;
         const int i_first = origin;  // edge()
         const int i_last = least<int>(origin + 128, M) - 1;  // edge()
         const int t_25 = (i_first + N);  // add(i_first, N)
@@ -171,31 +175,23 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           }
           v_next.step();
         }
-        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
-        tile = shared_get(shared + 98432 + 4 * (turn & 1));
-        arrive(shared + 98416 + 8 * (turn & 1));
-        turn++;
       }
     }
     else if (warp == 2 && (threadIdx.x & 31) == 0) {
-      int tile = blockIdx.x;
-      int turn = 0;
-      while (tile < tiles) {
-        const int section = tile / (row_tiles * 16), place = tile - section * row_tiles * 16;
-        const int width = least<int>(16, heads - section * 16);
-        int head = section * 16 + place % width;
-        const int origin = (row_tiles - 1 - place / width) * 128;
-        const int h = head % (H); head /= H;
-        const int b = head;
+      for (int turn = 0;; turn++) {
+        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = shared_get(shared + 98432 + 12 * (turn & 1));
+        const int b = shared_get(shared + 98436 + 12 * (turn & 1));
+        const int h = shared_get(shared + 98440 + 12 * (turn & 1));
+        arrive(shared + 98416 + 8 * (turn & 1));
+        if (origin < 0) break;
         for (int w = 0; w < 2; w++) {
           wait(shared + 98320 + 8 * w, (turn & 1) ^ 1);
-          expect(shared + 98304 + 8 * w, 8192);
-          copy_in(shared + 0 + w * 8192, &q_map, shared + 98304 + 8 * w, 0, origin + w * 64, 0, (int)(b), (int)(h));
+          {
+            expect(shared + 98304 + 8 * w, 8192);
+            copy_in(shared + 0 + w * 8192, &q_map, shared + 98304 + 8 * w, 0, origin + w * 64, 0, (int)(b), (int)(h));
+          }
         }
-        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
-        tile = shared_get(shared + 98432 + 4 * (turn & 1));
-        arrive(shared + 98416 + 8 * (turn & 1));
-        turn++;
       }
     }
   }
@@ -212,15 +208,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
     u32 t_52_packed[32];
     float O_1[32];
     if (w == 1) named_arrive(1, 256);   // the first turn is that of warpgroup 0
-    int tile = blockIdx.x;
     int turn = 0;
-    while (tile < tiles) {
-      const int section = tile / (row_tiles * 16), place = tile - section * row_tiles * 16;
-      const int width = least<int>(16, heads - section * 16);
-      int head = section * 16 + place % width;
-      const int origin = (row_tiles - 1 - place / width) * 128;
-      const int h = head % (H); head /= H;
-      const int b = head;
+    wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
+    int origin = __shfl_sync(FULL, shared_get(shared + 98432 + 12 * (turn & 1)), 0);
+    int b = __shfl_sync(FULL, shared_get(shared + 98436 + 12 * (turn & 1)), 0);
+    int h = __shfl_sync(FULL, shared_get(shared + 98440 + 12 * (turn & 1)), 0);
+    if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
+    while (origin >= 0) {
+      int next_origin, next_b, next_h;
       int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
       int t_3[2]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   /tmp/wt/D/examples/causal.tile:4
       int t_4[2]; ROWS t_4[r] = (t_3[r] - M);  // sub(t_3, M)   /tmp/wt/D/examples/causal.tile:4
@@ -259,11 +254,41 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
         if (windows_0 > 0) {
           begin_0 = 1;
           const int window = start_0 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
+          {
+            float guess[4];
+            const int c = 0;
+            EACH {
+              const int r = x >> 1, column = x & 1;
+              const float t_38_x = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
+              guess[x] = t_38_x;
+            }
+            ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
+          }
           float t_44[2]; ROWS t_44[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   /tmp/wt/D/examples/causal.tile:4
           float r_3[2]; ROWS r_3[r] = max_nan(t_44[r], -3.4028235e+38f);  // max(t_44, -3.4028234663852886e+38)   /tmp/wt/D/examples/causal.tile:4
+          float t_10_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_6)   /tmp/wt/D/examples/causal.tile:4
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_6_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_38_x_ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
+              const float t_2_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_38, r_3)   /tmp/wt/D/examples/causal.tile:4
+              const float t_6_x = exp2_(t_2_x);  // exp2(t_2)   /tmp/wt/D/examples/causal.tile:4
+              t_6_four[x] = t_6_x;
+              t_10_part[x] = t_10_part[x] + t_6_x;
+            }
+            t_52_packed[2 * c] = pack_f16(t_6_four[0], t_6_four[1]);
+            t_52_packed[2 * c + 1] = pack_f16(t_6_four[2], t_6_four[3]);
+          }
+          float t_10[2]; ROWS t_10[r] = t_10_part[2 * r] + t_10_part[2 * r + 1];
           float m_5[2];
           float l_6[2];
-          {
+          if (__builtin_expect(__all_sync(FULL, (t_10[0] <= 256.0f) & (t_10[1] <= 256.0f)), 1)) {
+            float l_5[2]; ROWS l_5[r] = (l[r] + t_10[r]);  // add(l_3, t_10)   /tmp/wt/D/examples/causal.tile:4
+            ROWS m_5[r] = m[r];
+            ROWS l_6[r] = l_5[r];
+          } else {
             float t_39_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_38)   /tmp/wt/D/examples/causal.tile:4
 #pragma unroll
             for (int c = 0; c < 16; c++) {
@@ -285,7 +310,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
               float t_42_four[4];
               EACH {
                 const int r = x >> 1, column = 8 * c + (x & 1);
-                const float t_38_x = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
+                const float t_38_x__ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
                 const float t_41_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_38, r_2)   /tmp/wt/D/examples/causal.tile:4
                 const float t_42_x = exp2_(t_41_x);  // exp2(t_41)   /tmp/wt/D/examples/causal.tile:4
                 t_42_four[x] = t_42_x;
@@ -306,20 +331,50 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           begin_1 = 1;
           const int window = start_1 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
           const int rest = N - stream_lane;
+          {
+            float guess_[4];
+            const int c = 0;
+            EACH {
+              const int r = x >> 1, column = x & 1;
+              const bool t_5_x = (column <= t_4[r] - stream_lane);  // le(j, t_4)   /tmp/wt/D/examples/causal.tile:4
+              const float t_12_x = ((t_5_x && column < rest) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   /tmp/wt/D/examples/causal.tile:3
+              guess_[x] = (t_12_x * 0.18033688f);
+            }
+            ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
+          }
           float t_14[2]; ROWS t_14[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   /tmp/wt/D/examples/causal.tile:4
           float r_1[2]; ROWS r_1[r] = max_nan(t_14[r], -3.4028235e+38f);  // max(t_14, -3.4028234663852886e+38)   /tmp/wt/D/examples/causal.tile:4
 #pragma unroll
           for (int c = 0; c < 16; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const bool t_5_x = (column <= t_4[r] - stream_lane);  // le(j, t_4)   /tmp/wt/D/examples/causal.tile:4
-              const float t_12_x = ((t_5_x && column < rest) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   /tmp/wt/D/examples/causal.tile:3
-              t_1[4 * c + x] = t_12_x;
+              const bool t_5_x_ = (column <= t_4[r] - stream_lane);  // le(j, t_4)   /tmp/wt/D/examples/causal.tile:4
+              const float t_12_x_ = ((t_5_x_ && column < rest) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   /tmp/wt/D/examples/causal.tile:3
+              t_1[4 * c + x] = t_12_x_;
             }
           }
+          float t_49_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_36)   /tmp/wt/D/examples/causal.tile:4
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_36_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_24_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_12, r_1)   /tmp/wt/D/examples/causal.tile:4
+              const float t_36_x = exp2_(t_24_x);  // exp2(t_24)   /tmp/wt/D/examples/causal.tile:4
+              t_36_four[x] = t_36_x;
+              t_49_part[x] = t_49_part[x] + t_36_x;
+            }
+            t_52_packed[2 * c] = pack_f16(t_36_four[0], t_36_four[1]);
+            t_52_packed[2 * c + 1] = pack_f16(t_36_four[2], t_36_four[3]);
+          }
+          float t_49[2]; ROWS t_49[r] = t_49_part[2 * r] + t_49_part[2 * r + 1];
           float m_6[2];
           float l_8[2];
-          {
+          if (__builtin_expect(__all_sync(FULL, (t_49[0] <= 256.0f) & (t_49[1] <= 256.0f)), 1)) {
+            float l_7[2]; ROWS l_7[r] = (l[r] + t_49[r]);  // add(l_0, t_49)   /tmp/wt/D/examples/causal.tile:4
+            ROWS m_6[r] = m[r];
+            ROWS l_8[r] = l_7[r];
+          } else {
             float t_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_12)   /tmp/wt/D/examples/causal.tile:4
 #pragma unroll
             for (int c = 0; c < 16; c++) {
@@ -384,22 +439,22 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           pin(t_52_packed);
           if (lane == 0) arrive(shared + 98384 + 8 * v_late.stage);
           v_late.step();
-          float t_10_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_6)   /tmp/wt/D/examples/causal.tile:4
+          float t_10_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_6)   /tmp/wt/D/examples/causal.tile:4
 #pragma unroll
           for (int c = 0; c < 16; c++) {
-            float t_6_four[4];
+            float t_6_four_[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_38_x_ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
-              const float t_2_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_38, r_3)   /tmp/wt/D/examples/causal.tile:4
-              const float t_6_x = exp2_(t_2_x);  // exp2(t_2)   /tmp/wt/D/examples/causal.tile:4
-              t_6_four[x] = t_6_x;
-              t_10_part[x] = t_10_part[x] + t_6_x;
+              const float t_38_x___ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
+              const float t_2_x_ = fmaf(t_1[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_38, r_3)   /tmp/wt/D/examples/causal.tile:4
+              const float t_6_x_ = exp2_(t_2_x_);  // exp2(t_2)   /tmp/wt/D/examples/causal.tile:4
+              t_6_four_[x] = t_6_x_;
+              t_10_part_[x] = t_10_part_[x] + t_6_x_;
             }
-            t_52_packed[2 * c] = pack_f16(t_6_four[0], t_6_four[1]);
-            t_52_packed[2 * c + 1] = pack_f16(t_6_four[2], t_6_four[3]);
+            t_52_packed[2 * c] = pack_f16(t_6_four_[0], t_6_four_[1]);
+            t_52_packed[2 * c + 1] = pack_f16(t_6_four_[2], t_6_four_[3]);
           }
-          float t_10[2]; ROWS t_10[r] = t_10_part[2 * r] + t_10_part[2 * r + 1];
+          float t_10[2]; ROWS t_10[r] = t_10_part_[2 * r] + t_10_part_[2 * r + 1];
           float m_5[2];
           float l_6[2];
           if (__builtin_expect(__all_sync(FULL, (t_10[0] <= 256.0f) & (t_10[1] <= 256.0f)), 1)) {
@@ -428,7 +483,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
               float t_42_four_[4];
               EACH {
                 const int r = x >> 1, column = 8 * c + (x & 1);
-                const float t_38_x__ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
+                const float t_38_x____ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
                 const float t_41_x_ = fmaf(t_1[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_38, r_2)   /tmp/wt/D/examples/causal.tile:4
                 const float t_42_x_ = exp2_(t_41_x_);  // exp2(t_41)   /tmp/wt/D/examples/causal.tile:4
                 t_42_four_[x] = t_42_x_;
@@ -473,9 +528,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           for (int c = 0; c < 16; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const bool t_5_x_ = (column <= t_4[r] - stream_lane);  // le(j, t_4)   /tmp/wt/D/examples/causal.tile:4
-              const float t_12_x_ = ((t_5_x_ && column < rest) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   /tmp/wt/D/examples/causal.tile:3
-              t_1[4 * c + x] = t_12_x_;
+              const bool t_5_x__ = (column <= t_4[r] - stream_lane);  // le(j, t_4)   /tmp/wt/D/examples/causal.tile:4
+              const float t_12_x__ = ((t_5_x__ && column < rest) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   /tmp/wt/D/examples/causal.tile:3
+              t_1[4 * c + x] = t_12_x__;
             }
           }
           group_wait<0>();
@@ -483,21 +538,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           pin(t_52_packed);
           if (lane == 0) arrive(shared + 98384 + 8 * v_late.stage);
           v_late.step();
-          float t_49_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_36)   /tmp/wt/D/examples/causal.tile:4
+          float t_49_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_36)   /tmp/wt/D/examples/causal.tile:4
 #pragma unroll
           for (int c = 0; c < 16; c++) {
-            float t_36_four[4];
+            float t_36_four_[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_24_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_12, r_1)   /tmp/wt/D/examples/causal.tile:4
-              const float t_36_x = exp2_(t_24_x);  // exp2(t_24)   /tmp/wt/D/examples/causal.tile:4
-              t_36_four[x] = t_36_x;
-              t_49_part[x] = t_49_part[x] + t_36_x;
+              const float t_24_x_ = fmaf(t_1[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_12, r_1)   /tmp/wt/D/examples/causal.tile:4
+              const float t_36_x_ = exp2_(t_24_x_);  // exp2(t_24)   /tmp/wt/D/examples/causal.tile:4
+              t_36_four_[x] = t_36_x_;
+              t_49_part_[x] = t_49_part_[x] + t_36_x_;
             }
-            t_52_packed[2 * c] = pack_f16(t_36_four[0], t_36_four[1]);
-            t_52_packed[2 * c + 1] = pack_f16(t_36_four[2], t_36_four[3]);
+            t_52_packed[2 * c] = pack_f16(t_36_four_[0], t_36_four_[1]);
+            t_52_packed[2 * c + 1] = pack_f16(t_36_four_[2], t_36_four_[3]);
           }
-          float t_49[2]; ROWS t_49[r] = t_49_part[2 * r] + t_49_part[2 * r + 1];
+          float t_49[2]; ROWS t_49[r] = t_49_part_[2 * r] + t_49_part_[2 * r + 1];
           float m_6[2];
           float l_8[2];
           if (__builtin_expect(__all_sync(FULL, (t_49[0] <= 256.0f) & (t_49[1] <= 256.0f)), 1)) {
@@ -550,6 +605,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
         pin(t_52_packed);
         weights_by_columns_f16<8>(O_1, t_52_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_22, v, over=j)
         group_commit();
+        turn++;
+        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
+        next_origin = __shfl_sync(FULL, shared_get(shared + 98432 + 12 * (turn & 1)), 0);
+        next_b = __shfl_sync(FULL, shared_get(shared + 98436 + 12 * (turn & 1)), 0);
+        next_h = __shfl_sync(FULL, shared_get(shared + 98440 + 12 * (turn & 1)), 0);
+        if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
         group_wait<0>();
         pin(O_1);
         pin(t_52_packed);
@@ -559,11 +620,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
       else {
         wait(shared + 98304 + 8 * w, turn & 1);
         if (lane == 0) arrive(shared + 98320 + 8 * w);
+        turn++;
+        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
+        next_origin = __shfl_sync(FULL, shared_get(shared + 98432 + 12 * (turn & 1)), 0);
+        next_b = __shfl_sync(FULL, shared_get(shared + 98436 + 12 * (turn & 1)), 0);
+        next_h = __shfl_sync(FULL, shared_get(shared + 98440 + 12 * (turn & 1)), 0);
+        if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
       }
       float l_total[2]; ROWS l_total[r] = quad_sum(l[r]);
       {
         u32 probe_ = 0;
-        float inverse_l_total[2]; ROWS inverse_l_total[r] = __frcp_rn(l_total[r]);
+        float inverse_l_total[2]; ROWS inverse_l_total[r] = reciprocal(l_total[r]);
         if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory
         named_sync(8 + w, 128);
         const u32 out_place = shared + 81920 + w * 8192, out_row = warp * 16 + (lane & 15);
@@ -573,10 +640,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           for (int b16 = 0; b16 < 4; b16++) {
             float four[2][4];
 #pragma unroll
-            for (int half = 0; half < 2; half++) EACH {
-              const int c = 2 * b16 + half, r = x >> 1, column = 8 * c + (x & 1);
+            for (int b8 = 0; b8 < 2; b8++) EACH {
+              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
               const float t_19_x = (O_1[4 * c + x] * inverse_l_total[r]);  // div(O_1, l)   /tmp/wt/D/examples/causal.tile:5
-              four[half][x] = t_19_x;
+              four[b8][x] = t_19_x;
             }
             probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
             store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
@@ -587,10 +654,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           for (int b16 = 0; b16 < 4; b16++) {
             float four[2][4];
 #pragma unroll
-            for (int half = 0; half < 2; half++) EACH {
-              const int c = 2 * b16 + half, r = x >> 1, column = 8 * c + (x & 1);
+            for (int b8 = 0; b8 < 2; b8++) EACH {
+              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
               const float t_19_x_ = divide(O_1[4 * c + x], l_total[r]);  // div(O_1, l)   /tmp/wt/D/examples/causal.tile:5
-              four[half][x] = t_19_x_;
+              four[b8][x] = t_19_x_;
             }
             probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
             store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
@@ -604,10 +671,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           copy_commit();
         }
       }
-      wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
-      tile = __shfl_sync(FULL, shared_get(shared + 98432 + 4 * (turn & 1)), 0);
-      if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
-      turn++;
+      origin = next_origin; b = next_b; h = next_h;
     }
     if ((threadIdx.x & 127) == 0) copy_finish();
   }

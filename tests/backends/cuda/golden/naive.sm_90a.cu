@@ -1,5 +1,5 @@
-// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true
-// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true
+// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true,guess=true
+// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true,guess=true
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {
@@ -50,6 +50,8 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
     for (int n = 0; n < 2; n++) barrier_init(shared + 98384 + 8 * n, 16);   // k_free
     for (int n = 0; n < 2; n++) barrier_init(shared + 98400 + 8 * n, 1);   // v_full
     for (int n = 0; n < 2; n++) barrier_init(shared + 98416 + 8 * n, 16);   // v_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 98432 + 8 * n, 1);   // tile_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 98448 + 8 * n, 18);   // tile_free
     barriers_ready();
   }
   __syncthreads();
@@ -62,12 +64,22 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
       int tile = blockIdx.x;
-      int turn = 0;
-      while (tile < tiles) {
-        int head = tile / row_tiles;
-        const int origin = (tile - head * row_tiles) * 256;
-        const int h = head % (H); head /= H;
-        const int b = head;
+      for (int turn = 0;; turn++) {
+        int origin = -1, b = -1, h = -1;
+        if (tile < tiles) {
+          int head = tile / row_tiles;
+          origin = (tile - head * row_tiles) * 256;
+          h = head % (H); head /= H;
+          b = head;
+        }
+        wait(shared + 98448 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
+        {
+          shared_put(shared + 98464 + 12 * (turn & 1), origin);
+          shared_put(shared + 98468 + 12 * (turn & 1), b);
+          shared_put(shared + 98472 + 12 * (turn & 1), h);
+          arrive(shared + 98432 + 8 * (turn & 1));
+        }
+        if (origin < 0) break;
         const int t_2 = (N >> 6);  // floordiv(N, 64)
         const i64 t_6 = ((i64)64 * t_2);  // mul(t_2, 64)
         const int start_0 = (int)(0);
@@ -94,18 +106,18 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           }
           k_next.step();
         }
-        tile += gridDim.x; turn++;
+        tile += gridDim.x;
       }
     }
     else if (warp == 1 && (threadIdx.x & 31) == 0) {
       Cursor<2> v_next(1);
-      int tile = blockIdx.x;
-      int turn = 0;
-      while (tile < tiles) {
-        int head = tile / row_tiles;
-        const int origin = (tile - head * row_tiles) * 256;
-        const int h = head % (H); head /= H;
-        const int b = head;
+      for (int turn = 0;; turn++) {
+        wait(shared + 98432 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = shared_get(shared + 98464 + 12 * (turn & 1));
+        const int b = shared_get(shared + 98468 + 12 * (turn & 1));
+        const int h = shared_get(shared + 98472 + 12 * (turn & 1));
+        arrive(shared + 98448 + 8 * (turn & 1));
+        if (origin < 0) break;
         const int t_2 = (N >> 6);  // floordiv(N, 64)
         const i64 t_6 = ((i64)64 * t_2);  // mul(t_2, 64)
         const int start_0 = (int)(0);
@@ -132,23 +144,23 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           }
           v_next.step();
         }
-        tile += gridDim.x; turn++;
       }
     }
     else if (warp == 2 && (threadIdx.x & 31) == 0) {
-      int tile = blockIdx.x;
-      int turn = 0;
-      while (tile < tiles) {
-        int head = tile / row_tiles;
-        const int origin = (tile - head * row_tiles) * 256;
-        const int h = head % (H); head /= H;
-        const int b = head;
+      for (int turn = 0;; turn++) {
+        wait(shared + 98432 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = shared_get(shared + 98464 + 12 * (turn & 1));
+        const int b = shared_get(shared + 98468 + 12 * (turn & 1));
+        const int h = shared_get(shared + 98472 + 12 * (turn & 1));
+        arrive(shared + 98448 + 8 * (turn & 1));
+        if (origin < 0) break;
         for (int w = 0; w < 4; w++) {
           wait(shared + 98336 + 8 * w, (turn & 1) ^ 1);
-          expect(shared + 98304 + 8 * w, 8192);
-          copy_in(shared + 0 + w * 8192, &q_map, shared + 98304 + 8 * w, 0, origin + w * 64, 0, (int)(b), (int)(h));
+          {
+            expect(shared + 98304 + 8 * w, 8192);
+            copy_in(shared + 0 + w * 8192, &q_map, shared + 98304 + 8 * w, 0, origin + w * 64, 0, (int)(b), (int)(h));
+          }
         }
-        tile += gridDim.x; turn++;
       }
     }
   }
@@ -165,13 +177,14 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
     u32 t_37_packed[16];
     float O_1[32];
     if (w == 3) named_arrive(1, 256);   // the first turn is that of warpgroup 0
-    int tile = blockIdx.x;
     int turn = 0;
-    while (tile < tiles) {
-      int head = tile / row_tiles;
-      const int origin = (tile - head * row_tiles) * 256;
-      const int h = head % (H); head /= H;
-      const int b = head;
+    wait(shared + 98432 + 8 * (turn & 1), (turn >> 1) & 1);
+    int origin = __shfl_sync(FULL, shared_get(shared + 98464 + 12 * (turn & 1)), 0);
+    int b = __shfl_sync(FULL, shared_get(shared + 98468 + 12 * (turn & 1)), 0);
+    int h = __shfl_sync(FULL, shared_get(shared + 98472 + 12 * (turn & 1)), 0);
+    if (lane == 0) arrive(shared + 98448 + 8 * (turn & 1));
+    while (origin >= 0) {
+      int next_origin, next_b, next_h;
       int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
       const int t_2 = (N >> 6);  // floordiv(N, 64)
       const i64 t_6 = ((i64)64 * t_2);  // mul(t_2, 64)
@@ -197,11 +210,41 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
         if (windows_0 > 0) {
           begin_0 = 1;
           const int window = start_0 + 0 * 64, stream_lane = window + 2 * (lane & 3);   // j
+          {
+            float guess[4];
+            const int c = 0;
+            EACH {
+              const int r = x >> 1, column = x & 1;
+              const float S_1_x = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+              guess[x] = S_1_x;
+            }
+            ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
+          }
           float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   /tmp/wt/D/examples/naive.tile:4
           float r_3[2]; ROWS r_3[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   /tmp/wt/D/examples/naive.tile:4
+          float t_27_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_26)   /tmp/wt/D/examples/naive.tile:4
+#pragma unroll
+          for (int c = 0; c < 8; c++) {
+            float t_26_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float S_1_x_ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+              const float t_25_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(S_1, r_3)   /tmp/wt/D/examples/naive.tile:4
+              const float t_26_x = exp2_(t_25_x);  // exp2(t_25)   /tmp/wt/D/examples/naive.tile:4
+              t_26_four[x] = t_26_x;
+              t_27_part[x] = t_27_part[x] + t_26_x;
+            }
+            t_37_packed[2 * c] = pack_f16(t_26_four[0], t_26_four[1]);
+            t_37_packed[2 * c + 1] = pack_f16(t_26_four[2], t_26_four[3]);
+          }
+          float t_27[2]; ROWS t_27[r] = t_27_part[2 * r] + t_27_part[2 * r + 1];
           float m_5[2];
           float l_6[2];
-          {
+          if (__builtin_expect(__all_sync(FULL, (t_27[0] <= 256.0f) & (t_27[1] <= 256.0f)), 1)) {
+            float l_5[2]; ROWS l_5[r] = (l[r] + t_27[r]);  // add(l_3, t_27)   /tmp/wt/D/examples/naive.tile:4
+            ROWS m_5[r] = m[r];
+            ROWS l_6[r] = l_5[r];
+          } else {
             float t_15_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(S_1)   /tmp/wt/D/examples/naive.tile:4
 #pragma unroll
             for (int c = 0; c < 8; c++) {
@@ -223,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
               float t_18_four[4];
               EACH {
                 const int r = x >> 1, column = 8 * c + (x & 1);
-                const float S_1_x = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+                const float S_1_x__ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
                 const float t_17_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(S_1, r_2)   /tmp/wt/D/examples/naive.tile:4
                 const float t_18_x = exp2_(t_17_x);  // exp2(t_17)   /tmp/wt/D/examples/naive.tile:4
                 t_18_four[x] = t_18_x;
@@ -248,11 +291,41 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           for (int c = 0; c < 8; c++) EACH {
             if (8 * c + (x & 1) >= rest) t_1[4 * c + x] = NEG_INF;
           }
+          {
+            float guess_[4];
+            const int c = 0;
+            EACH {
+              const int r = x >> 1, column = x & 1;
+              const float S_x = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+              guess_[x] = S_x;
+            }
+            ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
+          }
           float t_9[2]; ROWS t_9[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   /tmp/wt/D/examples/naive.tile:4
           float r_1[2]; ROWS r_1[r] = max_nan(t_9[r], -3.4028235e+38f);  // max(t_9, -3.4028234663852886e+38)   /tmp/wt/D/examples/naive.tile:4
+          float t_34_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_33)   /tmp/wt/D/examples/naive.tile:4
+#pragma unroll
+          for (int c = 0; c < 8; c++) {
+            float t_33_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float S_x_ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+              const float t_32_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(S, r_1)   /tmp/wt/D/examples/naive.tile:4
+              const float t_33_x = exp2_(t_32_x);  // exp2(t_32)   /tmp/wt/D/examples/naive.tile:4
+              t_33_four[x] = t_33_x;
+              t_34_part[x] = t_34_part[x] + t_33_x;
+            }
+            t_37_packed[2 * c] = pack_f16(t_33_four[0], t_33_four[1]);
+            t_37_packed[2 * c + 1] = pack_f16(t_33_four[2], t_33_four[3]);
+          }
+          float t_34[2]; ROWS t_34[r] = t_34_part[2 * r] + t_34_part[2 * r + 1];
           float m_6[2];
           float l_8[2];
-          {
+          if (__builtin_expect(__all_sync(FULL, (t_34[0] <= 256.0f) & (t_34[1] <= 256.0f)), 1)) {
+            float l_7[2]; ROWS l_7[r] = (l[r] + t_34[r]);  // add(l_0, t_34)   /tmp/wt/D/examples/naive.tile:4
+            ROWS m_6[r] = m[r];
+            ROWS l_8[r] = l_7[r];
+          } else {
             float t_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(S)   /tmp/wt/D/examples/naive.tile:4
 #pragma unroll
             for (int c = 0; c < 8; c++) {
@@ -274,7 +347,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
               float t_5_four[4];
               EACH {
                 const int r = x >> 1, column = 8 * c + (x & 1);
-                const float S_x = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+                const float S_x__ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
                 const float t_3_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_[r]));  // sub(S, r)   /tmp/wt/D/examples/naive.tile:4
                 const float t_5_x = exp2_(t_3_x);  // exp2(t_3)   /tmp/wt/D/examples/naive.tile:4
                 t_5_four[x] = t_5_x;
@@ -318,22 +391,22 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           pin(t_37_packed);
           if (lane == 0) arrive(shared + 98416 + 8 * v_late.stage);
           v_late.step();
-          float t_27_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_26)   /tmp/wt/D/examples/naive.tile:4
+          float t_27_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_26)   /tmp/wt/D/examples/naive.tile:4
 #pragma unroll
           for (int c = 0; c < 8; c++) {
-            float t_26_four[4];
+            float t_26_four_[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const float S_1_x_ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
-              const float t_25_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(S_1, r_3)   /tmp/wt/D/examples/naive.tile:4
-              const float t_26_x = exp2_(t_25_x);  // exp2(t_25)   /tmp/wt/D/examples/naive.tile:4
-              t_26_four[x] = t_26_x;
-              t_27_part[x] = t_27_part[x] + t_26_x;
+              const float S_1_x___ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+              const float t_25_x_ = fmaf(t_1[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(S_1, r_3)   /tmp/wt/D/examples/naive.tile:4
+              const float t_26_x_ = exp2_(t_25_x_);  // exp2(t_25)   /tmp/wt/D/examples/naive.tile:4
+              t_26_four_[x] = t_26_x_;
+              t_27_part_[x] = t_27_part_[x] + t_26_x_;
             }
-            t_37_packed[2 * c] = pack_f16(t_26_four[0], t_26_four[1]);
-            t_37_packed[2 * c + 1] = pack_f16(t_26_four[2], t_26_four[3]);
+            t_37_packed[2 * c] = pack_f16(t_26_four_[0], t_26_four_[1]);
+            t_37_packed[2 * c + 1] = pack_f16(t_26_four_[2], t_26_four_[3]);
           }
-          float t_27[2]; ROWS t_27[r] = t_27_part[2 * r] + t_27_part[2 * r + 1];
+          float t_27[2]; ROWS t_27[r] = t_27_part_[2 * r] + t_27_part_[2 * r + 1];
           float m_5[2];
           float l_6[2];
           if (__builtin_expect(__all_sync(FULL, (t_27[0] <= 256.0f) & (t_27[1] <= 256.0f)), 1)) {
@@ -362,7 +435,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
               float t_18_four_[4];
               EACH {
                 const int r = x >> 1, column = 8 * c + (x & 1);
-                const float S_1_x__ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+                const float S_1_x____ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
                 const float t_17_x_ = fmaf(t_1[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(S_1, r_2)   /tmp/wt/D/examples/naive.tile:4
                 const float t_18_x_ = exp2_(t_17_x_);  // exp2(t_17)   /tmp/wt/D/examples/naive.tile:4
                 t_18_four_[x] = t_18_x_;
@@ -412,22 +485,22 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           pin(t_37_packed);
           if (lane == 0) arrive(shared + 98416 + 8 * v_late.stage);
           v_late.step();
-          float t_34_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_33)   /tmp/wt/D/examples/naive.tile:4
+          float t_34_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_33)   /tmp/wt/D/examples/naive.tile:4
 #pragma unroll
           for (int c = 0; c < 8; c++) {
-            float t_33_four[4];
+            float t_33_four_[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const float S_x_ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
-              const float t_32_x = fmaf(t_1[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(S, r_1)   /tmp/wt/D/examples/naive.tile:4
-              const float t_33_x = exp2_(t_32_x);  // exp2(t_32)   /tmp/wt/D/examples/naive.tile:4
-              t_33_four[x] = t_33_x;
-              t_34_part[x] = t_34_part[x] + t_33_x;
+              const float S_x___ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+              const float t_32_x_ = fmaf(t_1[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(S, r_1)   /tmp/wt/D/examples/naive.tile:4
+              const float t_33_x_ = exp2_(t_32_x_);  // exp2(t_32)   /tmp/wt/D/examples/naive.tile:4
+              t_33_four_[x] = t_33_x_;
+              t_34_part_[x] = t_34_part_[x] + t_33_x_;
             }
-            t_37_packed[2 * c] = pack_f16(t_33_four[0], t_33_four[1]);
-            t_37_packed[2 * c + 1] = pack_f16(t_33_four[2], t_33_four[3]);
+            t_37_packed[2 * c] = pack_f16(t_33_four_[0], t_33_four_[1]);
+            t_37_packed[2 * c + 1] = pack_f16(t_33_four_[2], t_33_four_[3]);
           }
-          float t_34[2]; ROWS t_34[r] = t_34_part[2 * r] + t_34_part[2 * r + 1];
+          float t_34[2]; ROWS t_34[r] = t_34_part_[2 * r] + t_34_part_[2 * r + 1];
           float m_6[2];
           float l_8[2];
           if (__builtin_expect(__all_sync(FULL, (t_34[0] <= 256.0f) & (t_34[1] <= 256.0f)), 1)) {
@@ -456,7 +529,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
               float t_5_four_[4];
               EACH {
                 const int r = x >> 1, column = 8 * c + (x & 1);
-                const float S_x__ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+                const float S_x____ = (t_1[4 * c + x] * 0.18033688f);  // mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
                 const float t_3_x_ = fmaf(t_1[4 * c + x], 0.18033688f, -(r_[r]));  // sub(S, r)   /tmp/wt/D/examples/naive.tile:4
                 const float t_5_x_ = exp2_(t_3_x_);  // exp2(t_3)   /tmp/wt/D/examples/naive.tile:4
                 t_5_four_[x] = t_5_x_;
@@ -481,6 +554,12 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
         pin(t_37_packed);
         weights_by_columns_f16<4>(O_1, t_37_packed, v_columns + (u64)(v_late.stage * 512));   // O_1 += contract(t_30, v, over=j)
         group_commit();
+        turn++;
+        wait(shared + 98432 + 8 * (turn & 1), (turn >> 1) & 1);
+        next_origin = __shfl_sync(FULL, shared_get(shared + 98464 + 12 * (turn & 1)), 0);
+        next_b = __shfl_sync(FULL, shared_get(shared + 98468 + 12 * (turn & 1)), 0);
+        next_h = __shfl_sync(FULL, shared_get(shared + 98472 + 12 * (turn & 1)), 0);
+        if (lane == 0) arrive(shared + 98448 + 8 * (turn & 1));
         group_wait<0>();
         pin(O_1);
         pin(t_37_packed);
@@ -490,10 +569,16 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
       else {
         wait(shared + 98304 + 8 * w, turn & 1);
         if (lane == 0) arrive(shared + 98336 + 8 * w);
+        turn++;
+        wait(shared + 98432 + 8 * (turn & 1), (turn >> 1) & 1);
+        next_origin = __shfl_sync(FULL, shared_get(shared + 98464 + 12 * (turn & 1)), 0);
+        next_b = __shfl_sync(FULL, shared_get(shared + 98468 + 12 * (turn & 1)), 0);
+        next_h = __shfl_sync(FULL, shared_get(shared + 98472 + 12 * (turn & 1)), 0);
+        if (lane == 0) arrive(shared + 98448 + 8 * (turn & 1));
       }
       float l_total[2]; ROWS l_total[r] = quad_sum(l[r]);
       {
-        float inverse_l_total[2]; ROWS inverse_l_total[r] = __frcp_rn(l_total[r]);
+        float inverse_l_total[2]; ROWS inverse_l_total[r] = reciprocal(l_total[r]);
         if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory
         named_sync(8 + w, 128);
         const u32 out_place = shared + 65536 + w * 8192, out_row = warp * 16 + (lane & 15);
@@ -503,10 +588,10 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           for (int b16 = 0; b16 < 4; b16++) {
             float four[2][4];
 #pragma unroll
-            for (int half = 0; half < 2; half++) EACH {
-              const int c = 2 * b16 + half, r = x >> 1, column = 8 * c + (x & 1);
+            for (int b8 = 0; b8 < 2; b8++) EACH {
+              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
               const float t_14_x = (O_1[4 * c + x] * inverse_l_total[r]);  // div(O_1, l)   /tmp/wt/D/examples/naive.tile:5
-              four[half][x] = t_14_x;
+              four[b8][x] = t_14_x;
             }
             store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
           }
@@ -516,10 +601,10 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           for (int b16 = 0; b16 < 4; b16++) {
             float four[2][4];
 #pragma unroll
-            for (int half = 0; half < 2; half++) EACH {
-              const int c = 2 * b16 + half, r = x >> 1, column = 8 * c + (x & 1);
+            for (int b8 = 0; b8 < 2; b8++) EACH {
+              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
               const float t_14_x_ = divide(O_1[4 * c + x], l_total[r]);  // div(O_1, l)   /tmp/wt/D/examples/naive.tile:5
-              four[half][x] = t_14_x_;
+              four[b8][x] = t_14_x_;
             }
             store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
           }
@@ -531,7 +616,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           copy_commit();
         }
       }
-      tile += gridDim.x; turn++;
+      origin = next_origin; b = next_b; h = next_h;
     }
     if ((threadIdx.x & 127) == 0) copy_finish();
   }
