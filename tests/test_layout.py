@@ -95,7 +95,6 @@ def test_import_loads_nothing_heavy():
     assert not python(code).split()
 
 
-
 def test_the_text_side_needs_no_numpy():
     modules = ["ir", "text", "reader", "verify", "pipeline", "check", "interval"]
     modules += [f"passes.{p}" for p in pipeline.PASSES]

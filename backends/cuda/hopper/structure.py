@@ -129,10 +129,14 @@ class Structure:
         """Whether results that are not finite may not be those of the program, and must be made again exactly.
 
         A weight may be absent: then a NaN or an infinity in the tile that it meets counts for nothing. Or elements may be
-        beyond what their tile holds.
+        beyond what their tile holds, or a weight under a stale maximum beyond its type where a factor is large.
         """
-        absent = any(_absent(t.x, b) for b in self.blocks for t in b.tails)
-        return absent or any(t.rounded for t in (*self.queries, *self.rings))
+        special = any(
+            _absent(t.x, b) or (_branches(b) and _has_factor(t.x, b))
+            for b in self.blocks
+            for t in b.tails
+        )
+        return special or any(t.rounded for t in (*self.queries, *self.rings))
 
     @property
     def weight_parts(self) -> int:
@@ -212,6 +216,23 @@ def _absent(x: Operand, b: Block) -> bool:
         for z in walk([op]):
             todo += operands(z)
     return False
+
+
+def _branches(b: Block) -> bool:
+    """Whether a block has a stale maximum."""
+    return any(isinstance(op, If) for op in b.middle)
+
+
+def _has_factor(x: str, b: Block) -> bool:
+    """Whether a weight is more than an exponential."""
+    op = next((op for op in b.middle if any(v.name == x for v in op.results)), None)
+    if not isinstance(op, If):
+        return not (isinstance(op, Map) and op.fn in ("exp", "exp2"))
+    end = op.orelse[-1]
+    assert isinstance(end, Yield)
+    y = end.values[[v.name for v in op.results].index(x)]
+    inner = next((o for o in op.orelse if any(v.name == y for v in o.results)), None)
+    return not (isinstance(inner, Map) and inner.fn in ("exp", "exp2"))
 
 
 def recognise(kernel: Kernel, grid: Grid) -> Structure:
