@@ -463,7 +463,7 @@ class _Relaxer:
         return bool(moved)
 
     def is_term(self, x: Operand, moved: set[str]) -> bool:
-        """Whether an operand is an exponential of the reference, one that is left out here and there, or one times a factor."""
+        """Whether an operand is an exponential of the reference; it may be left out here and there, and have a factor."""
         op = self.defs.get(x) if isinstance(x, str) else None
         match op:
             case Map(fn="exp" | "exp2"):

@@ -237,6 +237,25 @@ template<class T> DEVICE Piece<T> whole_piece(const T* p) {
   }
   return x;
 }
+// signed bytes as 16-bit numbers, two at a time, by way of numbers whose last bits are the bytes
+DEVICE u32 minus_bf16(u32 x, u32 y) { u32 r; asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
+DEVICE u32 minus_f16(u32 x, u32 y) { u32 r; asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
+DEVICE u32 bytes_apart(u32 four, int k) { return __byte_perm(four, 0, k ? 0x4342 : 0x4140); }
+DEVICE void widen_bf16(const Piece<signed char>& piece, u32 (&words)[4]) {
+  u32 four[2];
+  memcpy(four, &piece, 8);
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const u32 two = bytes_apart(four[k >> 1], k & 1);
+    words[k] = minus_bf16((two & 0x007f007fu) | 0x43004300u, (two & 0x00800080u) | 0x43004300u);
+  }
+}
+DEVICE void widen_f16(const Piece<signed char>& piece, u32 (&words)[4]) {
+  u32 four[2];
+  memcpy(four, &piece, 8);
+#pragma unroll
+  for (int k = 0; k < 4; k++) words[k] = minus_f16(bytes_apart(four[k >> 1], k & 1) ^ 0x64806480u, 0x64806480u);
+}
 template<int LINES> DEVICE u32 piece_place(u32 tile, int line, int piece) {
   return tile + (u32)((piece >> 3) * (LINES * 128) + line * 128 + (((piece ^ line) & 7) << 4));
 }

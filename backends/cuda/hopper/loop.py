@@ -254,7 +254,7 @@ class FragmentLoop:
         return self.locals[x]
 
     def is_whole_power(self, x: Operand, n: Operand) -> bool:
-        """Whether a power has a base that is the same along a row, a whole exponent, and need not be right to the last bit."""
+        """Whether a power has a base that is the same along a row and a whole exponent, and may have an error of its own."""
         if self.block.structure.precise or not self.block.is_fixed(x):
             return False
         e = self.value(n)

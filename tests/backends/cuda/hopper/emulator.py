@@ -53,6 +53,8 @@ SHARED = (
     "is_whole",
     "whole_piece",
     "piece_place",
+    "widen_bf16",
+    "widen_f16",
 )
 """What the emulator takes from the device header as it is."""
 
