@@ -10,7 +10,7 @@ and everything else is pointwise, per row, per column or scalar, or a reduction 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tilec.backends.cuda.hopper.tiles import PARTS, Refused, Tile, Tiles
@@ -235,14 +235,14 @@ def _has_factor(x: str, b: Block) -> bool:
     return not (isinstance(inner, Map) and inner.fn in ("exp", "exp2"))
 
 
-def recognise(kernel: Kernel, grid: Grid) -> Structure:
-    """The parts of a grid. Raises Refused where it does not fit."""
-    return _Recogniser(kernel, grid).run()
+def recognise(kernel: Kernel, grid: Grid, pieces: Collection[str] = ()) -> Structure:
+    """The parts of a grid. Raises Refused where it does not fit. `pieces`: tensors that no bulk copy can bring."""
+    return _Recogniser(kernel, grid, pieces).run()
 
 
 class _Recogniser:
-    def __init__(self, kernel: Kernel, grid: Grid) -> None:
-        self.kernel, self.grid = kernel, grid
+    def __init__(self, kernel: Kernel, grid: Grid, pieces: Collection[str]) -> None:
+        self.kernel, self.grid, self.pieces = kernel, grid, pieces
         tiled = [(a, n) for a, n in grid.axes if n > 1]
         if len(tiled) != 1:
             raise Refused(f"its grid tiles {len(tiled)} axes; it must tile one")
@@ -272,7 +272,7 @@ class _Recogniser:
         ):
             raise Refused("what is between its loops depends on them")
         sides = {self.row: self.rows, self.stream: columns}
-        self.tiles = Tiles(self.kernel, self.grid, sides, tuple(self.loops))
+        self.tiles = Tiles(self.kernel, self.grid, sides, tuple(self.loops), self.pieces)
         self.tests: list[Body] = []
         blocks = tuple(b for n, f in enumerate(self.loops) for b in self.blocks(f, n))
         if not blocks:
