@@ -1,8 +1,13 @@
-"""How well the cost model ranks tile extents: predicted against measured times on this machine.
+"""How well the cost model ranks candidates: predicted against measured times on this machine.
 
     python benchmarks/cost_rank.py [--rounds 7] [--threads 1]
+    python benchmarks/cost_rank.py --target cuda [--cases causal:D=128,N=4096 …] [--budget 150] [--out ranks.jsonl]
 
-Prints for each case the rank correlation (Spearman), what the model would pick, and how much slower that is than the best.
+On a GPU it times the whole space of schedules of the Hopper emitter for each case, by the tuner's own search (candidates
+compiled side by side, each timed in turn with the best so far), and writes a line of JSON per candidate.
+
+On the CPU it prints for each case the rank correlation (Spearman), what the model would pick, and how much slower that is
+than the best.
 With one thread the times are the thread's own, so that a busy machine distorts them little. A second table says what the
 best extents of one length cost at another: the ground for sharing a stored schedule between near lengths.
 """
@@ -16,6 +21,10 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilec.tuning.board import Leaderboard
 
 ROWS, COLUMNS = (16, 32, 64, 128, 256), (16, 32, 64, 128, 256, 512)
 CASES = (
@@ -27,6 +36,13 @@ CASES = (
     ("causal", {"M": 1024, "N": 1024, "H": 2}),
     ("gemma2", {}),
 )
+SCHEDULES = (
+    "warpgroups=2,3,4 columns=32,48,64,80,96,112,128,144,160,176,192 stages=2,3,4 "
+    "order=static,longest store=tma,direct"
+)
+"""The space on a GPU."""
+FIRST, NEAR = 5, 1.03
+"""One of the FIRST candidates should be no slower than NEAR times the best."""
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
@@ -90,12 +106,81 @@ def case(
     }
 
 
+# ---- on a GPU
+
+
+def gpu_case(text: str, dtype: str, budget: float, jobs: int) -> Leaderboard:
+    """All schedules of a case such as `causal:D=128,N=4096`, at 16384 rows and 2048 columns of all heads together."""
+    import tilec
+    from tilec import gpu
+
+    name, _, rest = text.partition(":")
+    given = {n: int(x) for n, x in (part.split("=") for part in rest.split(","))}
+    n, d = given["N"], given["D"]
+    sizes = {"B": max(1, 16384 // n), "H": max(1, 2048 // d), "M": n, "E": d, **given}
+    kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a")
+    element: Any = dtype
+    data = gpu.send(kernel.sample(dtype=element, **{x: sizes[x] for x in kernel.dims}))
+
+    def progress(done: int, total: int, last: Any, best: Any) -> None:
+        if done % 20 == 0:
+            print(f"# {done} of {total}: last {last.choice} {last.state}", flush=True)
+
+    return kernel.tune(**data, budget=budget, space=SCHEDULES, jobs=jobs, progress=progress)
+
+
+def gpu_report(text: str, board: Leaderboard) -> list[dict[str, Any]]:
+    """Prints how well the candidates of a case were ranked; what each took."""
+    timed = board.measured
+    best = min(e.relative for e in timed)
+    ranked = sorted(timed, key=lambda e: e.predicted)
+    first = min(e.relative for e in ranked[:FIRST])
+    correlation = spearman([e.predicted for e in timed], [e.relative for e in timed])
+    print(
+        f"{text}: {len(timed)} timed of {len(board.entries)}, correlation {correlation:.2f}; the best of the first {FIRST} "
+        f"takes {first / best:.3f} of the best ({'good' if first <= NEAR * best else 'BAD'}), the first "
+        f"{ranked[0].relative / best:.3f}, the default {1 / best:.3f}; {'all' if board.complete else 'NOT ALL'} were tried"
+    )
+    print(board if len(timed) < 40 else "\n".join(str(board).splitlines()[:20]), flush=True)
+    return [
+        {
+            "case": text,
+            "schedule": dict(e.choice.schedule),
+            "state": e.state,
+            "predicted": e.predicted,
+            "seconds": board.time(e) if e.relative else None,
+            "raw": e.seconds,
+            "note": e.note,
+        }
+        for e in board.entries
+    ]
+
+
+def on_gpu(a: argparse.Namespace) -> None:
+    """Runs the cases of a GPU."""
+    import json
+
+    for text in a.cases:
+        rows = gpu_report(text, gpu_case(text, a.dtype, a.budget, a.jobs))
+        with open(a.out, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
 def main() -> None:
     """Runs all cases."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
+    p.add_argument("--cases", nargs="+", default=["causal:D=128,N=4096"])
+    p.add_argument("--dtype", default="bf16")
+    p.add_argument("--budget", type=float, default=150.0)
+    p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    p.add_argument("--out", default=os.path.join(os.environ.get("OUT", "."), "ranks.jsonl"))
     a = p.parse_args()
+    if a.target == "cuda":
+        on_gpu(a)
+        return
     os.environ["TILEC_NUM_THREADS"] = str(a.threads)
     found: list[tuple[str, int, dict[tuple[int, int], tuple[float, float]]]] = []
     for name, sizes in CASES:

@@ -37,7 +37,7 @@ class Error:
 def tolerance(arrays: Iterable[Any]) -> float:
     """The tolerance for arrays (or whatever has a `dtype`) of several types: that of the narrowest."""
     names = {str(getattr(a, "dtype", "")).removeprefix("torch.") for a in arrays}
-    return max((TOLERANCE[d] for d in TOLERANCE if NUMPY_NAMES[d] in names), default=0.0)
+    return max((t for d, t in TOLERANCE.items() if names & {d, NUMPY_NAMES[d]}), default=0.0)
 
 
 def error(got: Any, want: Any, tolerance: float) -> Error:

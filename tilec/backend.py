@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec import gpu
 from tilec.arrays import Array, view
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
+from tilec.pipeline import Pipeline
 from tilec.scalar import Number
+
+if TYPE_CHECKING:
+    from tilec.ceilings import Ceilings
+    from tilec.traffic import Budget
 
 TARGETS = ("cpu", "reference", "cuda")
 """The targets; `cuda` also as `cuda:sm_90a`, `cuda:sm_80` and so on."""
@@ -113,7 +118,13 @@ def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
 
     if (arch.parse(target) or cuda.default_arch()) != cuda.HOPPER:
         return {}
-    return {"warpgroups": (2, 3, 4), "columns": (64, 80, 96, 128, 160), "stages": (2, 3)}
+    return {
+        "warpgroups": (2, 3, 4),
+        "columns": (32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192),
+        "stages": (2, 3),
+        "order": ("static", "longest"),
+        "store": ("tma", "direct"),
+    }
 
 
 def schedule_fields(target: str) -> tuple[str, ...]:
@@ -144,6 +155,41 @@ def prepare(
         compile(kernel)
 
 
+def tile_steps(
+    online: Kernel, sizes: Mapping[str, int], target: str, schedule: Mapping[str, object]
+) -> Pipeline:
+    """The passes that cut a kernel (after `online`) into the tiles that run; none where they are the default ones."""
+    if not on_gpu(target):
+        return ()
+    from tilec.backends.cuda import target as cuda
+
+    return cuda.steps(cuda.Online(online, sizes), target, schedule)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What would run, before it is compiled: its tiles, what tells its code from another's, and its own cost model, where
+    the target has one: seconds from the kernel's budget, the sizes and scalars, and the ceilings."""
+
+    kernel: Kernel
+    identity: object
+    seconds: Callable[[Budget, Mapping[str, Number], Ceilings], float] | None = None
+
+
+def draft(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: tuple[Kernel, Mapping[str, int]] | None = None,
+) -> Draft:
+    """What `runner` would run. Raises ResourceError where the schedule does not fit the target."""
+    if not on_gpu(target):
+        return Draft(kernel, kernel)
+    from tilec.backends.cuda import target as cuda
+
+    return cuda.draft(kernel, target, schedule, cuda.Online(*online) if online else None)
+
+
 def see(name: str, x: Any, target: str) -> Array:
     """The description of the array given for an argument of a call on a target.
 
@@ -167,16 +213,19 @@ def runner(
     target: str,
     schedule: Mapping[str, object] | None = None,
     online: tuple[Kernel, Mapping[str, int]] | None = None,
+    hint: bool = False,
 ) -> Runner:
     """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
     `online`: the kernel before it was cut in tiles and the sizes of the call, for targets that choose the tiles themselves.
+    `hint`: a call that the schedule does not fit takes another one.
     """
     if on_gpu(target):
         from tilec.backends.cuda import execute
         from tilec.backends.cuda.target import Online
 
-        return execute.executable(kernel, target, schedule, Online(*online) if online else None)
+        before = Online(*online) if online else None
+        return execute.executable(kernel, target, schedule, before, hint)
     if target == "cpu":
         from tilec.backends.cpu.target import compile
 

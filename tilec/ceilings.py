@@ -1,7 +1,7 @@
 """How fast a machine can be: bytes and operations per second, measured once and kept, or known for a GPU.
 
 `tilec doctor --measure` measures this machine and writes the figures to the user's cache folder. They are the roofs that
-`tilec traffic` and the cost model hold a program against.
+`tilec traffic` and the cost model hold a program against. GPUs that are not here have figures measured elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """What a machine reaches, all of its processors together.
+    """What a machine reaches, all of its processors together. `origin`: how the figures are known.
 
     `memory`, `cache`: bytes per second to and from memory, and from the last cache. `matrix`, `fma`, `special`: operations
     per second of each unit (`tilec.work`). `shared`: the units are one, so that their times add up. `workers`: tiles that
@@ -77,36 +77,65 @@ A100 = Ceilings(
 )
 
 KNOWN = {"cuda": H200, "cuda:sm_90a": H200, "cuda:sm_80": A100}
-"""GPUs whose ceilings need no measurement."""
+"""Ceilings of GPUs that need not be here."""
 
 
 def of(target: str) -> Ceilings | None:
-    """The ceilings of a target, None where they are not measured yet.
+    """The ceilings of a target: as they were measured here, else those that are known; None where they are not measured yet.
 
-    Raises UnsupportedError for a target that has none.
+    Raises UnsupportedError for a target that has none, and cannot be measured here.
     """
+    if target == "cpu":
+        return read(path(machine()))
+    device = gpu(target)
+    if device is not None:
+        known = next((c for c in KNOWN.values() if c.machine in device), None)
+        return read(path(device)) or known
     if target in KNOWN:
         return KNOWN[target]
-    if target != "cpu":
-        known = ", ".join(("cpu", *KNOWN))
-        raise UnsupportedError(
-            f"no ceilings are known for target {target}; there are some for {known}"
-        )
-    return read(path(machine()))
+    known = ", ".join(("cpu", *KNOWN))
+    raise UnsupportedError(
+        f"no ceilings are known for target {target}, and no such GPU is here to be measured; there are some for {known}"
+    )
 
 
 def measured(target: str) -> Ceilings:
     """The ceilings of a target, measured now (about two seconds) where they are not known; kept for later."""
-    return of(target) or measure()
+    return of(target) or measure(target)
 
 
-def measure() -> Ceilings:
-    """Measures this machine's processors anew, and writes the figures down."""
-    from tilec.backends.cpu import ceilings
+def measure(target: str = "cpu") -> Ceilings:
+    """Measures this machine's processors or its GPU anew, and writes the figures down."""
+    if target == "cpu":
+        from tilec.backends.cpu import ceilings as cpu
 
-    found = ceilings.measure(machine())
+        found = cpu.measure(machine())
+    else:
+        from tilec.backends.cuda import ceilings as cuda
+
+        found = cuda.measure()
     write(path(found.machine), found)
     return found
+
+
+def gpu(target: str) -> str | None:
+    """The name of the GPU here, if it is one of a target's kind."""
+    from tilec.backends.cuda import arch, launch
+
+    if not target.startswith("cuda"):
+        return None
+    wanted = arch.parse(target)
+    if not launch.available():
+        return None
+    device = launch.current_device()
+    number = launch.capability(device)
+    if wanted is not None and not (
+        arch.runs_on(wanted, number) or arch.translates_to(wanted, number)
+    ):
+        return None
+    from tilec.backends.cuda import ceilings as cuda
+
+    return cuda.name(device)
 
 
 def machine() -> str:

@@ -22,9 +22,12 @@ from tilec.ir import (
 
 
 class Control:
-    """The ops of a kernel that decide how often others run, and every name that they use."""
+    """The ops of a kernel that decide how often others run, and every name that they use.
 
-    def __init__(self, kernel: Kernel) -> None:
+    `usual`: conditions under which a shorter course is right (`If.relaxed`) count as true, and decide nothing.
+    """
+
+    def __init__(self, kernel: Kernel, usual: bool = False) -> None:
         self.ops: set[int] = set()
         self.names: set[str] = set()
         self.tensors: list[str] = []
@@ -36,6 +39,8 @@ class Control:
             if isinstance(op, Store):
                 self._stores.setdefault(op.tensor, []).append(op)
         for op in walk(kernel.body):
+            if isinstance(op, If) and op.relaxed and usual:
+                continue
             if isinstance(op, (For, If)):
                 self._follow(operands(op) if isinstance(op, If) else (op.start, op.stop))
 

@@ -111,16 +111,20 @@ def _device() -> str:
 def _ceilings() -> Iterator[Finding]:
     from tilec import ceilings
 
-    c = ceilings.of("cpu")
-    if c is None:
-        yield Finding("ceilings", "not measured yet", None, "tilec doctor --measure")
-        return
-    yield Finding(
-        "ceilings",
-        f"memory {c.memory / 1e9:.3g} GB/s, last cache {c.cache / 1e9:.3g} GB/s; per second {c.matrix / 1e9:.4g} G matrix, "
-        f"{c.fma / 1e9:.4g} G other, {c.special / 1e9:.3g} G special operations",
-    )
-    yield Finding("caches", f"{c.near >> 10:,} KiB per processor, {c.far >> 20:,} MiB shared")
+    for target in ("cpu", "cuda") if ceilings.gpu("cuda") else ("cpu",):
+        c = ceilings.of(target)
+        name = "ceilings" if target == "cpu" else "gpu ceilings"
+        if c is None:
+            yield Finding(name, "not measured yet", None, "tilec doctor --measure")
+            continue
+        rates = f"memory {c.memory / 1e9:.3g} GB/s, last cache {c.cache / 1e9:.3g} GB/s"
+        units = f"{c.matrix / 1e9:.4g} G matrix, {c.fma / 1e9:.4g} G other, {c.special / 1e9:.3g} G special operations"
+        yield Finding(name, f"{rates}; per second {units} ({c.origin})")
+        fast = "per processor" if target == "cpu" else "of shared memory per multiprocessor"
+        yield Finding(
+            "caches" if target == "cpu" else "gpu caches",
+            f"{c.near >> 10:,} KiB {fast}, {c.far >> 20:,} MiB shared",
+        )
 
 
 def _loads(library: str) -> bool:

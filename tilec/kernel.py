@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,7 +28,7 @@ from tilec.source import Source
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
     from tilec.traffic import Budget
-    from tilec.tuning.search import Leaderboard
+    from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner
 
 PLANS = 256
@@ -328,7 +328,8 @@ class Kernel:
             tiles = self._in_tiles(key, online, steps)
         if key not in self._ready:
             before = None if tile else (online, sizes)
-            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before)
+            hint = tuned is not None
+            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before, hint)
         return self._ready[key]
 
     def _in_tiles(self, key: object, online: IR, steps: pipeline.Pipeline) -> IR:
@@ -387,9 +388,24 @@ class Kernel:
         known = {**self._source.sizes, **self._own(sizes or {})}
         kernel = self._all_of(dtype)
         yield "lower", kernel
-        if steps is None:
-            steps = self._default_steps(self._target or "cpu")
-        yield from pipeline.stages(kernel, steps, sizes=known)
+        if steps is not None:
+            yield from pipeline.stages(kernel, steps, sizes=known)
+            return
+        target = self._target or "cpu"
+        if target == "reference":
+            return
+        online = kernel
+        for name, online in pipeline.stages(kernel, pipeline.tensor_pipeline()):
+            yield name, online
+        yield from pipeline.stages(online, self._tile_steps(target, online, known), sizes=known)
+
+    def _tile_steps(self, target: str, online: IR, sizes: Mapping[str, int]) -> pipeline.Pipeline:
+        """The passes that cut a kernel into the tiles that run on a target, as far as the sizes decide on them."""
+        found: pipeline.Pipeline = ()
+        if not self._tile and all(d in sizes for d in online.dims):
+            needed = {d: sizes[d] for d in online.dims}
+            found = backend.tile_steps(online, needed, target, self._schedule)
+        return found or self._default_steps(target)[len(pipeline.TENSOR) :]
 
     def _default_steps(self, target: str) -> pipeline.Pipeline:
         if target == "reference":
@@ -446,11 +462,9 @@ class Kernel:
         from tilec.traffic import budget
 
         known, scalars = self.environment(sizes)
-        arrays = self.sample(dtype=dtype, **known)
-        return [
-            (name, budget(kernel, known, scalars, arrays))
-            for name, kernel in self.stages(dtype=dtype, sizes=known)
-        ]
+        stages = list(self.stages(dtype=dtype, sizes=known))
+        arrays = self.deciding([kernel for _, kernel in stages], dtype, known)
+        return [(name, budget(kernel, known, scalars, arrays)) for name, kernel in stages]
 
     def environment(
         self, sizes: Mapping[str, int], scalars: Mapping[str, Number] | None = None
@@ -496,6 +510,16 @@ class Kernel:
 
         kernel = self._all_of(dtype)
         return draw(self._source, kernel, self._sizes(sizes), choices.seed(seed))
+
+    def deciding(
+        self, kernels: Iterable[IR], dtype: DType, sizes: Mapping[str, int]
+    ) -> dict[str, Any]:
+        """Sample data for the tensors whose contents decide which ops of some IRs of this kernel run; mostly none."""
+        from tilec.control import Control
+        from tilec.sample import draw
+
+        names = {t for k in kernels for t in Control(k, usual=True).tensors}
+        return draw(self._source, self._all_of(dtype), sizes, 0, names) if names else {}
 
     def reference(self, *tensors: Any, **named: Any) -> Any:
         """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""
@@ -557,6 +581,7 @@ class Kernel:
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
+        self._repeats.clear()
         self._repeats.clear()
         return call.tune(self._fixed(online, bound.sizes), options)
 

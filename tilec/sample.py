@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tilec import scalar
@@ -18,8 +18,14 @@ MOST = 1 << 47
 """Bytes that no array can take; NumPy's own limits beyond are errors of other kinds."""
 
 
-def draw(source: Source, kernel: Kernel, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """A NumPy array per tensor parameter, with its element type and shape.
+def draw(
+    source: Source,
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    seed: int,
+    only: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """A NumPy array per tensor parameter, with its element type and shape. `only`: of these parameters, the same arrays.
 
     A `sample` line of the program decides; else floats are standard normal, drawn in the order of the parameters from
     one generator seeded with `seed`, and integers are zero. Raises ArgumentError for a shape that makes no sense.
@@ -27,17 +33,23 @@ def draw(source: Source, kernel: Kernel, sizes: Mapping[str, int], seed: int) ->
     import numpy
 
     random = numpy.random.default_rng(seed)
+    wanted = list(kernel.tensors) if only is None else [n for n in kernel.tensors if n in only]
     out: dict[str, Any] = {}
     for t in kernel.tensors.values():
+        drawn = t.name not in source.program.samples and kind(t.dtype) == "float"
+        if len(out) == len(wanted) or not (drawn or t.name in wanted):
+            continue
         shape, dtype = _shape(t, sizes), numpy_dtype(t.dtype)
-        if t.name in source.program.samples:
+        if drawn:  # also where it is not wanted: those after it depend on it
+            a = random.standard_normal(shape)
+        elif t.name in source.program.samples:
             sample = source.program.samples[t.name]
             with numpy.errstate(all="ignore"):
-                out[t.name] = _evaluate(source, sample, t, shape, sizes).astype(dtype)
-        elif kind(t.dtype) == "float":
-            out[t.name] = random.standard_normal(shape).astype(dtype)
+                a = _evaluate(source, sample, t, shape, sizes)
         else:
-            out[t.name] = numpy.zeros(shape, dtype)
+            a = numpy.zeros(shape, dtype)
+        if t.name in wanted:
+            out[t.name] = a.astype(dtype)
     return out
 
 

@@ -2,7 +2,8 @@
 
 The walk goes through the IR with the extents of the axes, and evaluates only what decides which ops run: bounds of
 loops and conditions. Windows that differ in nothing that matters are counted together, so that the time depends little
-on the sizes. The reference interpreter counts the same bytes by running everything.
+on the sizes. Where a running reference may be stale (`relax`), it counts as if it always were good enough. The reference
+interpreter counts the same bytes by running everything.
 """
 
 from __future__ import annotations
@@ -16,10 +17,22 @@ from tilec.errors import ArgumentError
 from tilec.ir import Body, Buffer, For, Grid, Group, If, Kernel, Op, Store, Yield, operands, walk
 from tilec.meter import Traffic, keys, window
 from tilec.scalar import Number
-from tilec.work import Work
+from tilec.work import UNITS, Unit, Work
 
 if TYPE_CHECKING:
     from tilec.backends.reference.machine import Machine
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Tiles of a grid that are alike: how many there are, and what each of them does and moves. `grid`: its number;
+    `windows`: how many windows of streamed axes something is contracted in."""
+
+    grid: int
+    count: int
+    moved: int
+    work: Mapping[Unit, int]
+    windows: int
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,8 @@ class Budget:
     traffic: Traffic
     work: Work
     """The operations of each op, by unit."""
+    tiles: tuple[Alike, ...] = ()
+    """The tiles of the grids, in order."""
 
     @property
     def total(self) -> int:
@@ -55,14 +70,16 @@ def budget(
     from tilec.backends.reference.interpreter import with_scalars
     from tilec.backends.reference.machine import Machine
 
-    control = Control(kernel)
+    control = Control(kernel, usual=True)
     _check(kernel, control, sizes, scalars or {}, arrays or {})
     machine = Machine(kernel, with_scalars(kernel, sizes, scalars or {}), arrays or {})
     with np.errstate(all="ignore"):
-        _Walk(machine, control).body(kernel.body, 1)
+        walked = _Walk(machine, control)
+        walked.body(kernel.body, 1)
     ops = tuple(dict.fromkeys(name for op in walk(kernel.body) for name in keys(op)))
     known = {d: sizes[d] for d in kernel.dims}
-    return Budget(kernel.name, known, ops, machine.meter.traffic, machine.meter.work)
+    meter = machine.meter
+    return Budget(kernel.name, known, ops, meter.traffic, meter.work, tuple(walked.alike))
 
 
 def rows(b: Budget) -> list[tuple[str, int, int]]:
@@ -110,6 +127,9 @@ def _check(
 class _Walk:
     def __init__(self, machine: Machine, control: Control) -> None:
         self.machine, self.control = machine, control
+        self.alike: list[Alike] = []
+        self.grids = 0
+        self.windows = 0
 
     def body(self, body: Body, times: int) -> None:
         """Counts the ops of a body that runs `times` times in the present windows."""
@@ -124,6 +144,7 @@ class _Walk:
             machine.meter.enter(op)
             held = dict(machine.windows)
             self.tiles(op.axes, op.body, times)
+            self.grids += 1
             machine.windows = held
             machine.meter.leave()
         elif isinstance(op, Group):
@@ -133,7 +154,8 @@ class _Walk:
         elif isinstance(op, For):
             self.loop(op, times)
         elif isinstance(op, If):
-            taken = op.then if machine.read(op.cond).a.reshape(()) else op.orelse
+            good = op.relaxed or machine.read(op.cond).a.reshape(())
+            taken = op.then if good else op.orelse
             self.region(op, taken, times)
         elif op not in self.control or isinstance(op, Yield):
             return
@@ -157,13 +179,29 @@ class _Walk:
     def tiles(self, axes: tuple[tuple[str, int], ...], body: Body, times: int) -> None:
         """The tiles of a grid; those that differ only along an axis that decides nothing are counted together."""
         if not axes:
-            self.body(body, times)
+            self.tile(body, times)
             return
         (axis, tile), *rest = axes
         starts = range(0, self.machine.extents[axis], tile)
         for here, count in self.classes(starts, tile, axis, axis in self.control.names):
             self.machine.windows[axis] = here
             self.tiles(tuple(rest), body, times * count)
+
+    def tile(self, body: Body, times: int) -> None:
+        """Tiles that are alike."""
+        before = self.totals()
+        self.body(body, times)
+        if times:
+            moved, windows, *work = (
+                (b - a) // times for a, b in zip(before, self.totals(), strict=True)
+            )
+            each = dict(zip(UNITS, work, strict=True))
+            self.alike.append(Alike(self.grids, times, moved, each, windows))
+
+    def totals(self) -> tuple[int, ...]:
+        """The bytes moved, the windows visited and the operations so far."""
+        meter = self.machine.meter
+        return meter.traffic.total, self.windows, *(meter.work.total(u) for u in UNITS)
 
     def loop(self, op: For, times: int) -> None:
         """The windows of a loop, likewise."""
@@ -176,7 +214,10 @@ class _Walk:
             machine.windows[op.axis] = here
             if decides:
                 machine.define(op.args, carried)
+            before = machine.meter.work.total("matrix")
             self.body(op.body, times * count)
+            if machine.meter.work.total("matrix") > before:
+                self.windows += times * count
             if decides:
                 carried = self.yielded(op.body)
         machine.windows[op.axis] = held

@@ -1,7 +1,8 @@
 """The block of 64-bit words through which the host tells a kernel's code what differs from call to call.
 
 Sizes, scalar arguments, and the addresses, shapes and strides of tensors each have a slot. Slot 0 is the counter from
-which workers take tasks, slot 1 the number of tasks; then come the addresses: of parameters, outputs and buffers.
+which workers take tasks, slot 1 the number of tasks, slot 2 says whether exact code was missed; then come the addresses: of
+parameters, outputs and buffers. For each grid there is the address of its exact code, 0 until there is some.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from tilec.ir import Buffer, Grid, Kernel
 Key: TypeAlias = tuple[str, str | int] | tuple[str, str | int, str | int]
 COUNTER: Key = ("counter", 0)
 TASKS: Key = ("tasks", 0)
-ADDRESSES = 2
+MISSED: Key = ("missed", 0)
+OWN = frozenset({"counter", "tasks", "missed", "exact"})
+"""Keys of what is the workers' own affair; the rest is for tasks."""
+ADDRESSES = 3
 """The slot of the first address."""
 
 
@@ -45,6 +49,7 @@ def ranks(kernel: Kernel) -> dict[str, int]:
 def _keys(kernel: Kernel) -> Iterator[Key]:
     yield COUNTER
     yield TASKS
+    yield MISSED
     for name in ranks(kernel):
         yield "pointer", name
     for axis in kernel.axes:
@@ -60,3 +65,4 @@ def _keys(kernel: Kernel) -> Iterator[Key]:
     for n, op in enumerate(x for x in kernel.body if isinstance(x, Grid)):
         for axis, _ in op.axes:
             yield "tiles", n, axis
+        yield "exact", n

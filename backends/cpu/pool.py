@@ -283,7 +283,7 @@ def _emit_run(module: Any) -> None:
         whole = e.and_(e.add(need, 2 * PAGE - 1), -PAGE)
         scratch = _libc(e, "aligned_alloc", POINTER, [constant("i64", PAGE), whole])
         found = e.compare("!=", e.builder.ptrtoint(scratch, KINDS["i64"]), 0)
-        e.branch(found, lambda: e.call_address(address, context, scratch))
+        e.branch(found, lambda: e.call_address(address, context, scratch) and None)
         _libc(e, "free", VOID, [scratch])
         return [found]
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-import hashlib
 import json
 import math
 import struct
 from collections import deque
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilec import scalar, text
 from tilec.backends.cpu import jit, pool
 from tilec.backends.cpu.context import ADDRESSES, Context
 from tilec.backends.cpu.view import View
+from tilec.backends.cpu.ways import EXACT, USUAL, choose, lane_axis, small
 from tilec.dtypes import SIZES
 from tilec.ir import Buffer, Grid, Kernel
 from tilec.scalar import Number
@@ -31,36 +30,61 @@ def compile(kernel: Kernel) -> Executable:
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
 
+    return Executable(kernel, _code(kernel, USUAL))
+
+
+@dataclass(frozen=True)
+class _Code:
+    """The machine code of a kernel's grids that run in one way. `ways`: those of all grids."""
+
+    code: jit.Code
+    scratch: int
+    ways: Sequence[Sequence[str]]
+
+    def worker(self, grid: int) -> int:
+        """The address of a grid's worker."""
+        return self.code.address(f"worker_{grid}")
+
+    def task(self, grid: int) -> int:
+        """The address of the code of a grid's tasks."""
+        return self.code.address(f"task_{grid}")
+
+
+def _code(kernel: Kernel, way: str) -> _Code:
+    """The code for one way, from the cache where it is there."""
+
     def build() -> tuple[object, str]:
         from tilec.backends.cpu.lower import lower
 
-        module = lower(kernel, jit.host())
-        return module.text, json.dumps([module.workers, module.scratch])
+        module = lower(kernel, jit.host(), way)
+        return module.text, json.dumps([module.scratch, module.ways])
 
-    entry = jit.cached(f"{_generator()}\n{text.show(kernel)}", build)
-    workers, scratch = json.loads(entry.notes)
-    return Executable(kernel, jit.load(entry.object), workers, scratch)
-
-
-@functools.cache
-def _generator() -> str:
-    """A hash of the code generator: what another version of it made is not used."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    entry = jit.cached(f"{way}\n{text.show(kernel)}", build)
+    scratch, ways = json.loads(entry.notes)
+    return _Code(jit.load(entry.object), scratch, ways)
 
 
 class Executable:
-    """A compiled kernel: call it with tensors, scalars and outputs."""
+    """A compiled kernel: call it with tensors, scalars and outputs. What only some calls need is compiled at the first."""
 
-    def __init__(self, kernel: Kernel, code: jit.Code, workers: list[str], scratch: int) -> None:
-        self._kernel, self._code, self._scratch = kernel, code, scratch
+    def __init__(self, kernel: Kernel, usual: _Code) -> None:
+        self._kernel, self._codes = kernel, {USUAL: usual}
         self._context = Context(kernel)
         self._grids = [op for op in kernel.body if isinstance(op, Grid)]
-        self._workers = [code.address(name) for name in workers]
         self._buffers = [op for op in kernel.body if isinstance(op, Buffer)]
         self._known: dict[object, _Prepared] = {}
+
+    def _in(self, way: str) -> _Code:
+        """The code for one way."""
+        found = self._codes.get(way)
+        # of two threads that compile it at once, both take what the first has kept
+        return found or self._codes.setdefault(way, _code(self._kernel, way))
+
+    def _exact(self) -> tuple[dict[int, int], int]:
+        """The address of the exact code of each grid that has some, by slot; and the scratch memory that it needs."""
+        code = self._in(EXACT)
+        grids = (n for n, ways in enumerate(code.ways) if EXACT in ways)
+        return {self._context.slots["exact", n]: code.task(n) for n in grids}, code.scratch
 
     def __call__(
         self,
@@ -134,38 +158,62 @@ class Executable:
         for name, (shape, strides) in shapes.items():
             for k, (n, step) in enumerate(zip(shape, strides, strict=True)):
                 words[slots["shape", name, k]], words[slots["stride", name, k]] = n, step
-        tasks: list[int] = []
+        near = small([*extents.values(), *self._integers(sizes)])
+        jobs: list[_Job] = []
         for number, grid in enumerate(self._grids):
             counts = [(axis, -(-extents[axis] // tile)) for axis, tile in grid.axes]
             for axis, n in counts:
                 words[slots["tiles", number, axis]] = n
-            tasks.append(math.prod(n for _, n in counts))
-        return _Prepared(
-            code=self._code,
-            words=words,
-            buffers=tuple(buffers),
-            jobs=tuple((w, n) for w, n in zip(self._workers, tasks, strict=True) if n),
-            scratch=self._scratch,
-        )
+            tasks = math.prod(n for _, n in counts)
+            if tasks:
+                jobs.append(self._job(number, tasks, near, extents))
+        prepared = _Prepared(words, tuple(buffers), tuple(jobs), self._exact)
+        if EXACT in self._codes:
+            prepared.know_exact()
+        return prepared
+
+    def _integers(self, sizes: Mapping[str, Number]) -> Iterator[int]:
+        """The dimensions and whole-number arguments of a call."""
+        for name, n in sizes.items():
+            argument = self._kernel.arguments.get(name)
+            if argument is None or argument.type == "int":
+                yield int(n)
+
+    def _job(self, number: int, tasks: int, near: bool, extents: Mapping[str, int]) -> _Job:
+        """What runs a grid."""
+        grid = self._grids[number]
+        lane = lane_axis(grid)
+        positions = min(extents[lane], dict(grid.axes)[lane]) if lane else 0
+        ways = self._codes[USUAL].ways[number]
+        code = self._in(choose(ways, near, positions))
+        return _Job(code.worker(number), tasks, code.scratch)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A worker, how many tasks there are for it, and the scratch memory it needs."""
+
+    worker: int
+    tasks: int
+    scratch: int
 
 
 class _Prepared:
-    """A call but for addresses. `words`: its context; `buffers`: the bytes of each intermediate tensor; `jobs`: the worker
-    of each grid that has tasks, and their number.
+    """A call but for addresses. `words`: its context; `buffers`: the bytes of each intermediate tensor; `jobs`: one for each
+    grid that has tasks; `exact`: gives the words that tell workers where exact code is, and compiles it before.
 
     Threads that call at once each take a context of their own.
     """
 
     def __init__(
         self,
-        code: jit.Code,
         words: ctypes.Array[ctypes.c_int64],
         buffers: tuple[int, ...],
-        jobs: tuple[tuple[int, int], ...],
-        scratch: int,
+        jobs: tuple[_Job, ...],
+        exact: Callable[[], tuple[dict[int, int], int]],
     ) -> None:
-        self._code = code  # whose functions the jobs are
-        self._words, self._buffers, self._jobs, self._scratch = words, buffers, jobs, scratch
+        self._words, self._buffers, self._jobs, self._exact = words, buffers, jobs, exact
+        self._scratch = max((job.scratch for job in jobs), default=0)
         self._free: deque[tuple[Any, int]] = deque()
 
     def __call__(self, addresses: Sequence[int]) -> None:
@@ -176,10 +224,28 @@ class _Prepared:
         if memory:
             addresses = [*addresses, *map(_aligned, memory)]
         words[ADDRESSES : ADDRESSES + len(addresses)] = addresses
-        for worker, tasks in self._jobs:
-            words[0], words[1] = 0, tasks  # COUNTER and TASKS
-            pool.run(worker, place, self._scratch, tasks)
+        for job in self._jobs:
+            words[0], words[1] = 0, job.tasks  # COUNTER and TASKS
+            pool.run(job.worker, place, self._scratch, job.tasks)
+            if words[2]:  # MISSED
+                self._again(job, words, place)
         self._free.append(context)
+
+    def know_exact(self) -> dict[int, int]:
+        """Tells workers from now on where exact code is, and gives the words that do so."""
+        slots, scratch = self._exact()
+        # first the memory: no thread may run that code with less
+        self._scratch = max(self._scratch, scratch)
+        for slot, address in slots.items():
+            self._words[slot] = address
+        return slots
+
+    def _again(self, job: _Job, words: Any, place: int) -> None:
+        """Runs a job whose exact code was missed once more, with that."""
+        for slot, address in self.know_exact().items():
+            words[slot] = address
+        words[0] = words[2] = 0  # COUNTER and MISSED
+        pool.run(job.worker, place, self._scratch, job.tasks)
 
     def _context(self) -> tuple[Any, int]:
         words = type(self._words).from_buffer_copy(self._words)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tilec.backends.cpu.context import COUNTER, TASKS, Context
+from tilec.backends.cpu.context import OWN, Context
 from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.nests import Nests
@@ -22,6 +22,7 @@ from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
+from tilec.backends.cpu.ways import lane_axis
 from tilec.errors import UnsupportedError
 from tilec.ir import (
     Body,
@@ -41,8 +42,6 @@ from tilec.ir import (
 
 VECTORS = 2
 """Vectors of lanes in a panel."""
-FEW = 6
-"""Positions on the lane axis that are better taken one by one."""
 
 
 class Task:
@@ -84,7 +83,7 @@ class Task:
     def emit(self) -> int:
         """Emits it; gives the bytes of scratch that it needs."""
         for key in self.context.slots:
-            if key not in (COUNTER, TASKS):
+            if key[0] not in OWN:
                 word = self.context.read(self.e, self.pointer, key)
                 word = self.e.builder.inttoptr(word, POINTER) if key[0] == "pointer" else word
                 self.ev.slots[key] = word
@@ -336,9 +335,3 @@ def grows(grid: Grid, axis: str, defs: Mapping[str, Op]) -> bool:
                 return x == axis
 
     return bool(loops) and follows(loops[-1].stop) and not follows(loops[0].start)
-
-
-def lane_axis(grid: Grid) -> str | None:
-    """The axis to lay in vector lanes: of the grid's axes with more than one position in a tile, the last."""
-    wide = [axis for axis, tile in grid.axes if tile > 1]
-    return wide[-1] if wide else None

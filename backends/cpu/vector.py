@@ -165,12 +165,12 @@ class Emit(Arithmetic):
 
     # ---- calls
 
-    def call_address(self, address: Value, *xs: Value) -> None:
-        """Calls a function that gives nothing, by its address."""
+    def call_address(self, address: Value, *xs: Value, result: Any = VOID) -> Value:
+        """Calls a function by its address; gives what it gives, of the LLVM type `result`."""
         # llvmlite calls only what has a function's type: the same register under another wrapper.
         callee = Text(POINTER, address.get_reference())
-        callee.function_type = ir.FunctionType(VOID, [x.type for x in xs])
-        self.builder.call(callee, xs)
+        callee.function_type = ir.FunctionType(result, [x.type for x in xs])
+        return self.builder.call(callee, xs)
 
     def external(self, name: str, *xs: Value) -> Value:
         """A C function of scalars of one type (`erff`), called lane by lane."""

@@ -206,7 +206,7 @@ class Executable:
         while True:
             at = (*key, pieces)
             if at not in self.quick:
-                self.quick[at] = fast(replace(self.online, sizes=sizes, pieces=pieces))
+                self.quick[at] = self.made(replace(self.online, sizes=sizes, pieces=pieces))
             code = self.quick[at]
             if isinstance(code, str):
                 return code
@@ -217,6 +217,13 @@ class Executable:
             pieces = more
         whys = (hopper.refusal(s, views, known) for s in code.fast.values())
         return next((w for w in whys if w), code)
+
+    def made(self, online: Online) -> Code | str:
+        """What the fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
+        found = fast(online)
+        if isinstance(found, str) and self.emitter is None and online.schedule:
+            return fast(replace(online, schedule={}))
+        return found
 
     def general_code(self, device: int) -> Code:
         arch = self.arch or architectures.for_capability(launch.capability(device))
@@ -271,9 +278,14 @@ def executable(
     target: str,
     schedule: Mapping[str, object] | None = None,
     online: Online | None = None,
+    hint: bool = False,
 ) -> Executable:
-    """A kernel in tiles, ready to be called on arrays on a GPU. Raises ArgumentError for a schedule that is none."""
+    """A kernel in tiles, ready to be called on arrays on a GPU. Raises ArgumentError for a schedule that is none.
+
+    `hint`: a call that the schedule does not fit takes another one.
+    """
     emitter = chosen(schedule or {})
+    emitter = None if hint and emitter == "hopper" else emitter
     if online is not None:
         online = replace(online, schedule=fast_fields(schedule or {}))
     return Executable(kernel, architectures.parse(target), emitter, online)

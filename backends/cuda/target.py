@@ -8,21 +8,26 @@ faster one was not taken.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__, cache
+from tilec.backend import Draft
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import nvrtc
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.lower import Function, lower
 from tilec.backends.cuda.source import complete
-from tilec.errors import ArgumentError, UnsupportedError
-from tilec.ir import Kernel
+from tilec.errors import ArgumentError, ResourceError, UnsupportedError
+from tilec.ir import Grid, Kernel
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.hopper.schedule import Schedule
+    from tilec.ceilings import Ceilings
+    from tilec.pipeline import Pipeline
+    from tilec.scalar import Number
+    from tilec.traffic import Budget
 
 EMITTERS = ("simt", "hopper")
 HOPPER = "sm_90a"
@@ -52,7 +57,8 @@ class Code:
     """The code of a kernel in tiles for one architecture.
 
     `functions`: how the grids that `simt` made are launched, by number; `fast`: the sources of those that `hopper` made.
-    `note`: why the faster emitter did not make all of them.
+    `note`: why the faster emitter did not make all of them. `schedule`: that of the fast ones; `steps`: the passes that made
+    the tiles of a kernel after `online` under it.
     """
 
     kernel: Kernel
@@ -63,6 +69,8 @@ class Code:
     arguments: Arguments
     fast: dict[int, Any] = field(default_factory=dict[int, Any])
     note: str = ""
+    schedule: Schedule | None = None
+    steps: Pipeline = ()
 
     @property
     def text(self) -> str:
@@ -134,10 +142,11 @@ def general(kernel: Kernel, arch: str, note: str = "") -> Code:
     return Code(kernel, arch, "simt", (unit,), module.functions, module.arguments, {}, note)
 
 
-def fast(online: Online) -> Code | str:
+def fast(online: Online, compiling: bool = True) -> Code | str:
     """The code that `hopper` makes, with `simt` for the grids that do not fit it; or why none fits.
 
-    Of several schedules it takes the first one whose kernels keep everything in registers.
+    Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
+    one whose plan does.
     """
     from tilec.backends.cuda.hopper import compile as hopper
     from tilec.backends.cuda.hopper.schedule import changed
@@ -153,7 +162,7 @@ def fast(online: Online) -> Code | str:
             found = _fast(online, candidate)
             if isinstance(found, str):
                 return reason or found
-            problem = _problem(found)
+            problem = _problem(found) if compiling else None
             if problem is None:
                 return found
             reason = reason or problem
@@ -199,8 +208,18 @@ def _fast(online: Online, schedule: Schedule) -> Code | str:
         text = f"{_head(kernel, HOPPER, 'simt', '; '.join(reasons))}\n{complete(module.text)}"
         units.append(Unit(text, names))
     note = "; ".join([f"schedule {schedule}", *reasons])
+    steps = hopper.steps(online.kernel, online.sizes, schedule)
     return Code(
-        kernel, HOPPER, "hopper", tuple(units), module.functions, module.arguments, sources, note
+        kernel,
+        HOPPER,
+        "hopper",
+        tuple(units),
+        module.functions,
+        module.arguments,
+        sources,
+        note,
+        schedule,
+        steps,
     )
 
 
@@ -212,11 +231,16 @@ def _head(kernel: Kernel, arch: str, emitter: str, note: str) -> str:
 
 
 def generate(
-    kernel: Kernel, arch: str, emitter: str | None = None, online: Online | None = None
+    kernel: Kernel,
+    arch: str,
+    emitter: str | None = None,
+    online: Online | None = None,
+    compiling: bool = True,
 ) -> Code:
     """The code for a kernel in tiles (after place), by an emitter or the best one.
 
-    Raises ArgumentError where the emitter that is asked for cannot make it.
+    `compiling`: whether the compiler is asked if it keeps everything in registers. Raises ArgumentError where the emitter
+    that is asked for cannot make it.
     """
     if emitter == "simt":
         return general(kernel, arch)
@@ -224,7 +248,7 @@ def generate(
         reason = f"emitter hopper makes code for {HOPPER} only"
         found = reason
     else:
-        found = fast(online)
+        found = fast(online, compiling)
     if isinstance(found, Code):
         return found
     if emitter == "hopper":
@@ -262,13 +286,55 @@ def code_for(
     target: str,
     schedule: Mapping[str, object] | None = None,
     online: Online | None = None,
+    compiling: bool = True,
 ) -> Code:
-    """The code of a kernel in tiles for a target; `cuda` means the GPU that is here."""
+    """The code of a kernel in tiles for a target; `cuda` means the GPU that is here. `compiling`: as for `generate`."""
     arch = architectures.parse(target) or default_arch()
     emitter = chosen(schedule or {})
     if online is not None:
         online = replace(online, schedule=fast_fields(schedule or {}))
-    return generate(kernel, arch, emitter, online)
+    return generate(kernel, arch, emitter, online, compiling)
+
+
+def draft(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: Online | None = None,
+) -> Draft:
+    """The code of a kernel before the compiler has seen it. Raises ResourceError where the schedule does not fit."""
+    try:
+        code = code_for(kernel, target, schedule, online, compiling=False)
+    except ArgumentError as e:
+        raise ResourceError(str(e)) from e
+    lines = code.text.split("\n")
+    text = "\n".join(x for x in lines if not x.startswith("//"))  # the first ones name the schedule
+    return Draft(code.kernel, text, _model(code))
+
+
+def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], float] | None:
+    """The cost model of a kernel all of whose grids are fast; of others, nothing better is known than the general one."""
+    grids = sum(isinstance(op, Grid) for op in code.kernel.body)
+    if len(code.fast) < grids:
+        return None
+    from tilec.backends.cuda.hopper import cost
+
+    def seconds(stated: Budget, env: Mapping[str, Number], roof: Ceilings) -> float:
+        return sum(
+            cost.seconds(s.plan, [t for t in stated.tiles if t.grid == n], env, roof)
+            for n, s in code.fast.items()
+        )
+
+    return seconds
+
+
+def steps(online: Online, target: str, schedule: Mapping[str, object]) -> Pipeline:
+    """The passes that cut a kernel into the tiles that run on a target; none where they are the default ones."""
+    arch = architectures.parse(target) or default_arch()
+    if arch != HOPPER or chosen(schedule) == "simt":
+        return ()
+    found = fast(replace(online, schedule=fast_fields(schedule)))
+    return found.steps if isinstance(found, Code) else ()
 
 
 def source(code: Code, form: str) -> str:

@@ -357,16 +357,21 @@ class Machine:
 
     def store(self, op: Store) -> None:
         """Writes a value into the windows of the axes of an output or a buffer."""
+        at, a = self.placed(op)
+        memory = self.memory[op.tensor]
+        if memory.dtype.kind in "iu" and is_float(a):
+            a = _truncate(a)
+        memory[at] = a.astype(memory.dtype)
+
+    def placed(self, op: Store) -> tuple[tuple[slice, ...], Array]:
+        """Where a store goes, and the value there; it may have length 1 where it lacks an axis."""
         axes = [self.position[str(x)] for x in op.index]
         a = self.read(op.value).a
-        memory = self.memory[op.tensor]
         if a.ndim and self.rank:
             others = [k for k in range(self.rank) if k not in axes]
             a = a.transpose(*axes, *others).reshape([a.shape[k] for k in axes])
         at = tuple(slice(start, start + n) for start, n in (self.windows[str(x)] for x in op.index))
-        if memory.dtype.kind in "iu" and is_float(a):
-            a = _truncate(a)
-        memory[at] = a.astype(memory.dtype)
+        return at, a
 
     # regions
 

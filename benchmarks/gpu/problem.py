@@ -13,7 +13,7 @@ BLOCK = 128
 """Rows and columns of the blocks that are counted."""
 ROWS = 1024
 """The most rows of a head that are compared with the exact result."""
-LIMITS = {"bf16": 1.2e-2, "f16": 2e-3}
+LIMITS = {"bf16": 1.2e-2, "f16": 2e-3, "f32": 1e-5}
 """The largest relative error that a result in a type may have."""
 
 
@@ -116,7 +116,8 @@ def draw(cell: Cell, seed: int, device: str = "cuda", ramp: bool = False) -> Pro
     import torch
 
     made = torch.Generator(device=device).manual_seed(seed)
-    dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[cell.dtype]
+    types = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+    dtype = types[cell.dtype]
     shapes = [
         (cell.b, cell.h, cell.rows, cell.d),
         (cell.b, cell.heads, cell.n, cell.d),

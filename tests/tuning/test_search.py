@@ -11,14 +11,10 @@ import pytest
 import tilec
 from tests.programs import CAUSAL
 from tilec import backend
-from tilec.tuning import search, space, store
+from tilec.tuning import board as boards
+from tilec.tuning import expected, space, store
 
 SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
 
 
 def tuned(kernel, **more):
@@ -90,6 +86,11 @@ def test_later_calls_take_the_stored_schedule():
     assert plan.tuned.choice.tile == {"i": 16, "j": 16}
     assert space.tiled_axes(plan.ir)["j"] == 16
     np.testing.assert_allclose(later(**data), later.reference(**data), atol=1e-5)
+    # a kernel that was called before the search takes it, too
+    kernel(**data)
+    board = tuned(kernel, space="i=16")
+    kernel(**data)
+    assert kernel.plan(**data).tuned.choice == board.best.choice
     # near sizes share it, others do not, and the user's word goes first
     assert later.plan(**later.sample(**SIZES | {"N": 60})).tuned is not None
     assert later.plan(**later.sample(**SIZES | {"N": 600})).tuned is None
@@ -166,8 +167,16 @@ def test_a_wrong_result_never_wins(monkeypatch):
     assert "1 wrong: j=16: O is off by" in str(board)
 
 
-def test_large_problems_are_checked_against_the_default(monkeypatch):
-    monkeypatch.setattr(search, "EXACT", 10)
+def test_large_problems_are_checked_at_some_tiles(monkeypatch):
+    monkeypatch.setattr(expected, "EXACT", 10)
+    board = tuned(tilec.compile(CAUSAL), space="i=16")
+    assert board.compared_with == "the float64 reference at 3 tiles"
+    assert 0 < max(e.error for e in board.measured) < 1e-5
+
+
+def test_what_is_too_large_for_that_is_checked_against_the_default(monkeypatch):
+    monkeypatch.setattr(expected, "EXACT", 10)
+    monkeypatch.setattr(expected, "SAMPLED", 10)
     board = tuned(tilec.compile(CAUSAL), space="i=16")
     assert board.compared_with == "the default schedule"
     assert max(e.error for e in board.measured) < 1e-5
@@ -176,7 +185,7 @@ def test_large_problems_are_checked_against_the_default(monkeypatch):
 def test_what_does_not_fit_is_not_tried():
     kernel = tilec.compile(CAUSAL)
     data = kernel.sample(**SIZES | {"M": 4096, "N": 4096})
-    board = kernel.tune(**data, jobs=0, budget=0.01, space="i=4096 j=4096")
+    board = kernel.tune(**data, jobs=0, budget=60.0, space="i=4096 j=4096")
     assert [e.state for e in board.entries] == ["measured", "does not fit"]
     assert "use smaller tiles" in board.entries[1].note
 
@@ -213,7 +222,7 @@ def test_untuned_calls_touch_no_file():
 
 def test_a_board_shows_time_speed_and_roof():
     board = tuned(tilec.compile(CAUSAL), space="i=16")
-    shown = search.show(board, 1)
+    shown = boards.show(board, 1)
     assert "of roof" in shown
     assert " 1. " in shown
     assert " 2. " not in shown
@@ -228,7 +237,7 @@ def test_schedule_fields_are_searched_where_a_target_has_them():
     kernel = tilec.compile(CAUSAL, target="cuda:sm_90a")
     tiles = tiles_of(kernel)
     found = space.default_space(tiles, "cuda:sm_90a")
-    assert set(found) == {"warpgroups", "columns", "stages"}
+    assert set(found) == {"warpgroups", "columns", "stages", "order", "store"}
     (one,) = space.candidates(
         space.parse(["warpgroups=3 columns=96 order=longest"], tiles, "cuda:sm_90a"), tiles, SIZES
     )

@@ -107,7 +107,8 @@ def _stages(
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     steps = None if passes is None else pipeline.parse(passes)
-    return kernel.stages(dtype=options.element_type(dtype), sizes=sizes, steps=steps)
+    element = options.element_type(dtype, kernel.target)
+    return kernel.stages(dtype=element, sizes=sizes, steps=steps)
 
 
 def _text(kernel: IR, locations: bool = False) -> str:
@@ -159,7 +160,7 @@ def _print_bytes(
 
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
-    arrays = kernel.sample(dtype=options.element_type(dtype), **sizes)
+    arrays = kernel.deciding([ir], options.element_type(dtype, kernel.target), sizes)
     found = budget(ir, sizes, scalars, arrays)
     if json:
         options.print_json(facts(found))
@@ -183,10 +184,10 @@ def _write_page(
 
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
-    element = options.element_type(dtype)
-    arrays = kernel.sample(dtype=element, **sizes)
+    element = options.element_type(dtype, kernel.target)
+    arrays = kernel.deciding([k for _, k in stages], element, sizes)
     on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
-    roof = ceilings.measured("cuda" if on_gpu else "cpu")
+    roof = ceilings.measured(kernel.target or "cpu")
     env = {**sizes, **scalars}
     form = "cuda" if on_gpu else "llvm"
     page = Page(

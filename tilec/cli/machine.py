@@ -19,7 +19,10 @@ cache = typer.Typer(name="cache", no_args_is_help=True, rich_markup_mode=None)
 def doctor(
     measure: Annotated[
         bool,
-        typer.Option("--measure", help="Measure the ceilings (about two seconds); keep them."),
+        typer.Option(
+            "--measure",
+            help="Measure the ceilings of the processors and of the GPU (some seconds); keep them.",
+        ),
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -29,6 +32,8 @@ def doctor(
 
     if measure:
         ceilings.measure()
+        if ceilings.gpu("cuda"):
+            ceilings.measure("cuda")
     findings = examine()
     if json:
         options.print_json([asdict(f) for f in findings])

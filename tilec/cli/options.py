@@ -28,7 +28,9 @@ Size = Annotated[
 Dtype = Annotated[
     str | None,
     typer.Option(
-        "--dtype", metavar="TYPE", help="Element type of the untyped tensors (default: f32)."
+        "--dtype",
+        metavar="TYPE",
+        help="Element type of the untyped tensors (default: f32, on a GPU f16).",
     ),
 ]
 Set = Annotated[
@@ -102,10 +104,12 @@ def _number(name: str, text: str) -> Number:
         raise typer.BadParameter(f"{name}={text}: expected a number", param_hint="--set") from None
 
 
-def element_type(text: str | None) -> DType:
-    """The element type of `--dtype`: a float type, f32 where it is not given."""
+def element_type(text: str | None, target: str | None = None) -> DType:
+    """The element type of `--dtype`: a float type; where it is not given f16 for a GPU, else f32."""
+    from tilec.backend import on_gpu
+
     if text is None:
-        return "f32"
+        return "f16" if target is not None and on_gpu(target) else "f32"
     floats = [d for d in SIZES if kind(d) == "float"]
     if text not in floats:
         raise typer.BadParameter(f"{text!r} is none of {', '.join(floats)}", param_hint="--dtype")

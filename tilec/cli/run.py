@@ -73,7 +73,7 @@ def arguments_of(
         return _from_file(kernel, file, dtype)
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
-    wanted = options.element_type(dtype or ("f16" if _on_gpu(kernel) else None))
+    wanted = options.element_type(dtype, kernel.target)
     return kernel.sample(seed, dtype=wanted, **sizes)
 
 

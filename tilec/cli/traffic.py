@@ -13,9 +13,12 @@ from tilec.cli import options
 from tilec.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
+    from tilec.backends.reference.interpreter import Outcome
     from tilec.ceilings import Ceilings
+    from tilec.dtypes import DType
     from tilec.ir import Kernel as IR
     from tilec.ir import Value
+    from tilec.kernel import Kernel
     from tilec.roofline import Stage
     from tilec.scalar import Number
 
@@ -24,6 +27,8 @@ UNFUSED, FUSED = "contract", "online"
 """After these passes the program is one kernel per op, and as few kernels as there are groups."""
 RUNNABLE = 2 << 30
 """Bytes of the largest value up to which `--measure` runs an IR in the interpreter."""
+COUNTABLE = 20_000_000_000
+"""Operations up to which it does."""
 
 
 def traffic(
@@ -33,6 +38,7 @@ def traffic(
     set_: options.Set = None,
     target: options.Target = None,
     tile: options.Tile = None,
+    schedule: options.Schedule = None,
     after: Annotated[
         str | None,
         typer.Option("--after", metavar="PASS", help="List the ops after this pass too."),
@@ -41,7 +47,11 @@ def traffic(
         bool, typer.Option("--ops", help="List the ops after the last pass too.")
     ] = False,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Add what the interpreter counts when it runs it.")
+        bool,
+        typer.Option(
+            "--measure",
+            help="Add what the interpreter counts when it runs it, and the hardware of a GPU.",
+        ),
     ] = False,
     plot: Annotated[
         str | None,
@@ -54,9 +64,10 @@ def traffic(
     Bytes per op are those moved between memory and tiles; `compulsory` are those of each input once and each output once.
     The ceilings of this machine are measured at the first use, or by `tilec doctor --measure`.
     """
-    report = _report(file, size, dtype, set_, target, tile)
+    report = _report(file, size, dtype, set_, target, tile, schedule)
     if measure:
         report.count()
+        report.ask_hardware(file, options.integers("--tile", tile, 1), schedule)
     if plot is not None:
         from tilec import plots
 
@@ -75,6 +86,7 @@ def _report(
     set_: options.Strings,
     target: str | None,
     tile: options.Strings,
+    schedule: options.Strings,
 ) -> _Report:
     from tilec import ceilings
 
@@ -83,26 +95,14 @@ def _report(
         raise UnsupportedError(
             "traffic: the target reference has no ceilings; what works is cpu, cuda"
         )
-    kernel = options.load(file, target, tile)
+    kernel = options.load(file, target, tile, schedule)
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
     if ceilings.of(target) is None:
         options.say("measuring the ceilings of this machine, once (about two seconds)")
     roof = ceilings.measured(target)
-    element = options.element_type(dtype or ("f16" if target.startswith("cuda") else None))
-    steps = [(name, ir) for name, ir in kernel.stages(dtype=element, sizes=sizes)]
-    twice = {**sizes, **{d: 2 * sizes[d] for d in _lengths(steps[-1][1])}}
-
-    def sample(of: dict[str, int]) -> dict[str, Any]:
-        return kernel.sample(dtype=element, **of)
-
-    return _Report(steps, sizes, scalars, sample(sizes), roof, twice, sample)
-
-
-def _lengths(tiled: IR) -> tuple[str, ...]:
-    from tilec.roofline import lengths
-
-    return lengths(tiled)
+    element = options.element_type(dtype, target)
+    return _Report(kernel, element, sizes, scalars, roof)
 
 
 class _Report:
@@ -110,19 +110,24 @@ class _Report:
 
     def __init__(
         self,
-        steps: list[tuple[str, IR]],
+        kernel: Kernel,
+        element: DType,
         sizes: dict[str, int],
         scalars: dict[str, Number],
-        arrays: dict[str, Any],
         roof: Ceilings,
-        twice: dict[str, int],
-        sample: Callable[[dict[str, int]], dict[str, Any]],
     ) -> None:
-        self.steps, self.sizes, self.scalars, self.arrays = dict(steps), sizes, scalars, arrays
-        self.roof, self.twice, self.sample = roof, twice, sample
+        from tilec.roofline import lengths
+
+        self.kernel, self.roof = kernel, roof
+        self.element: DType = element
+        self.sizes, self.scalars = sizes, scalars
         self.env: dict[str, Number] = {**sizes, **scalars}
-        self.all = [self.stage(name, ir) for name, ir in steps]
+        self.steps = dict(kernel.stages(dtype=element, sizes=sizes))
+        self.arrays = kernel.deciding(self.steps.values(), element, sizes)
+        self.all = [self.stage(name, ir) for name, ir in self.steps.items()]
+        self.twice = {**sizes, **{d: 2 * sizes[d] for d in lengths(self.steps[self.all[-1].name])}}
         self.counted: dict[str, dict[str, Any]] = {}
+        self.hardware: dict[str, Any] | None = None
 
     @property
     def title(self) -> str:
@@ -148,20 +153,42 @@ class _Report:
         """Runs each IR in the interpreter, as far as its values fit memory, and keeps what it counted."""
         from tilec.backends.reference.interpreter import run
 
+        skipped = {s.name: self._too_large(s) for s in self.all}
+        some = any(not why for why in skipped.values())
+        arrays = self.kernel.sample(dtype=self.element, **self.sizes) if some else {}
         for s in self.all:
-            ir = self.steps[s.name]
-            most = self._widest(ir)
-            if most > RUNNABLE:
-                self.counted[s.name] = {"skipped": f"a value of {most:,} bytes"}
+            if skipped[s.name]:
+                self.counted[s.name] = {"skipped": skipped[s.name]}
                 continue
-            got = run(ir, self.arrays, self.scalars)
-            self.counted[s.name] = {
-                "read": got.traffic.read,
-                "written": got.traffic.written,
-                "work": {u: got.work.total(u) for u in got.work.ops},
-                "equal": (got.traffic.read, got.traffic.written) == (s.read, s.written)
-                and {u: got.work.total(u) for u in got.work.ops} == s.work,
-            }
+            got = run(self.steps[s.name], arrays, self.scalars)
+            self.counted[s.name] = _comparison(s, got, _is_relaxed(self.steps[s.name]))
+
+    def _too_large(self, s: Stage) -> str:
+        """Why an IR is not run in the interpreter; nothing where it is."""
+        most = self._widest(self.steps[s.name])
+        if most > RUNNABLE:
+            return f"a value of {most:,} bytes"
+        return f"{s.operations:,} operations" if s.operations > COUNTABLE else ""
+
+    def ask_hardware(self, file: str, tile: dict[str, int], schedule: options.Strings) -> None:
+        """Has the GPU count the bytes of a call, if the target is one that is here."""
+        from tilec.ceilings import gpu
+
+        target = self.kernel.target or "cpu"
+        if not target.startswith("cuda"):
+            return
+        if gpu(target) is None:
+            self.hardware = {"refused": "hardware counters: there is no such GPU here"}
+            return
+        from tilec.backends.cuda.counters import Call, count
+
+        path, name = options.split(file)
+        fields: dict[str, object] = {**options.pairs("--schedule", schedule)}
+        call = Call(path, name, target, self.element, self.sizes, self.scalars, tile, fields)
+        try:
+            self.hardware = asdict(count(call))
+        except UnsupportedError as e:
+            self.hardware = {"refused": str(e)}
 
     def _widest(self, ir: IR) -> int:
         """Bytes of the largest array that the interpreter makes of an IR; products that are summed at once are none."""
@@ -194,10 +221,9 @@ class _Report:
         return out
 
     def _moved(self, ir: IR, sizes: dict[str, int]) -> int:
-        from tilec.control import Control
         from tilec.traffic import budget
 
-        arrays: dict[str, Any] = self.sample(sizes) if Control(ir).tensors else {}
+        arrays = self.kernel.deciding([ir], self.element, sizes)
         return budget(ir, sizes, self.scalars, arrays).total
 
     # ---- showing
@@ -212,6 +238,7 @@ class _Report:
             "compulsory": self.all[0].compulsory,
             "stages": [self._fact(s) for s in self.all],
             "compared": self.compared(),
+            **({"hardware": self.hardware} if self.hardware is not None else {}),
         }
 
     def _fact(self, s: Stage) -> dict[str, Any]:
@@ -251,7 +278,10 @@ class _Report:
             )
             if s.name in self.counted:
                 yield _count(self.counted[s.name])
-        yield f"compulsory  {self.all[0].compulsory:,} bytes: each input once, each output once"
+        must = self.all[0].compulsory
+        yield f"compulsory  {must:,} bytes: each input once, each output once"
+        if self.hardware is not None:
+            yield from _hardware(self.hardware, must, self.all[-1].moved)
 
     def _comparison(self) -> Iterator[str]:
         headings = {UNFUSED: "one op at a time", FUSED: "fused"}
@@ -260,6 +290,26 @@ class _Report:
         yield f"{'':18}" + "".join(f"{c:>28}" for c in columns)
         for name, cell in CELLS.items():
             yield f"{name:18}" + "".join(f"{cell(f):>28}" for f in found.values())
+
+
+def _comparison(s: Stage, got: Outcome, relaxed: bool) -> Fact:
+    """What a run counted, and whether it is what was stated. How often a stale reference is good enough depends on data:
+    where one may be stale, the operations are stated as if it always were."""
+    work = {u: got.work.total(u) for u in got.work.ops}
+    same = (got.traffic.read, got.traffic.written) == (s.read, s.written)
+    return {
+        "read": got.traffic.read,
+        "written": got.traffic.written,
+        "work": work,
+        "equal": same and (relaxed or work == s.work),
+        "operations_equal": work == s.work,
+    }
+
+
+def _is_relaxed(ir: IR) -> bool:
+    from tilec.ir import If, walk
+
+    return any(isinstance(op, If) and op.relaxed for op in walk(ir.body))
 
 
 def _value(ir: IR, v: Value, size: int) -> dict[str, Any]:
@@ -298,9 +348,11 @@ def _count(counted: Mapping[str, Any]) -> str:
     if "skipped" in counted:
         return f"{'  counted':11} not run: {counted['skipped']} is too much for the interpreter; give smaller sizes (--size)"
     work = counted["work"]
+    verdict = "equal" if counted["operations_equal"] else "in bytes"
+    verdict = verdict if counted["equal"] else "DIFFERENT"
     return (
         f"{'  counted':11} {counted['read']:15,} {counted['written']:15,} {counted['read'] + counted['written']:15,} "
-        f"{work['matrix']:14,} {work['fma']:13,} {work['special']:11,} {'equal' if counted['equal'] else 'DIFFERENT':>8}"
+        f"{work['matrix']:14,} {work['fma']:13,} {work['special']:11,} {verdict:>8}"
     )
 
 
@@ -315,6 +367,22 @@ def duration(t: float) -> str:
     if t < 1e-3:
         return f"{t * 1e6:.3g} µs"
     return f"{t * 1e3:.3g} ms" if t < 1 else f"{t:.3g} s"
+
+
+def _hardware(h: Mapping[str, Any], compulsory: int, moved: int) -> Iterator[str]:
+    """What the hardware counted, beside what is stated."""
+    if "refused" in h:
+        yield str(h["refused"])
+        return
+    memory, cache = h["read"] + h["written"], h["cache_read"] + h["cache_written"]
+    yield (
+        f"memory      {h['read']:,} bytes read, {h['written']:,} written, as the GPU counts: "
+        f"{memory / max(1, compulsory):.3f} of the compulsory ones"
+    )
+    yield (
+        f"L2 cache    {h['cache_read']:,} bytes read, {h['cache_written']:,} written: "
+        f"{cache / max(1, moved):.3f} of those that the tiles load and store"
+    )
 
 
 def _largest(part: str) -> Callable[[Fact], str]:

@@ -17,7 +17,7 @@ from tilec.cli import options
 from tilec.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from tilec.tuning.search import Entry, Leaderboard
+    from tilec.tuning.board import Entry, Leaderboard
 
 Progress = Callable[[int, int, "Entry", "Entry"], None]
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
@@ -86,7 +86,7 @@ def tune(
         if json:
             options.print_json(_facts(board))
         else:
-            from tilec.tuning.search import show
+            from tilec.tuning.board import show
 
             print(show(board, top))
     if export is not None:

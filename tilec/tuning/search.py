@@ -1,8 +1,8 @@
 """The search: candidates are ranked by the cost model, compiled side by side, checked, and timed against the best so far.
 
 A candidate is timed in turn with the incumbent, so that what else the machine does falls on both; what counts is the ratio
-of the two medians. Nothing is compiled while something is timed. Each result is compared with the float64 reference, or,
-where that would take too long, with the default schedule's, before the time counts.
+of the two medians. Nothing is compiled while something is timed. Each result is compared with the float64 reference, or with
+its values at some tiles where all of them would take too long, before the time counts.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from tilec import accuracy, backend, ceilings, cost, roofline, text
 from tilec.errors import ArgumentError, ResourceError, TilecError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.scalar import Number
-from tilec.traffic import budget
+from tilec.traffic import Budget, budget
+from tilec.tuning import expected
 from tilec.tuning import space as spaces
+from tilec.tuning.bench import Bench, Candidate
+from tilec.tuning.board import Entry, Leaderboard
+from tilec.tuning.child import Late
 from tilec.tuning.compilers import Compilers
 from tilec.tuning.key import Key
 from tilec.tuning.store import Choice, Store, Trial, Winner
 from tilec.work import Unit
 
-EXACT = 400_000_000
-"""Operations up to which the float64 reference is run to check a candidate."""
-LEAST, MOST = 3, 15
-"""Rounds in which a candidate is timed."""
+LONG = 0.3
+"""Seconds of its own after which a candidate has been timed long enough."""
 HOPELESS = 1.3
 """A candidate this much slower than the incumbent after the first rounds is not timed further."""
+CLOSE = 1.05
+"""One that is no closer than this to the incumbent has been timed often enough after the fewest rounds."""
+FOREVER = 1e9
+"""A time of the monotonic clock that does not come."""
 BETTER = 0.98
 """A candidate must take this share of the incumbent's time to replace it: less is noise."""
 
@@ -40,8 +46,8 @@ BETTER = 0.98
 class Problem:
     """What is tuned: a kernel's IR before and after the tensor passes, and a call of it.
 
-    `fixed`: the sizes that code is compiled for. `run` gives the outputs of a call with a runner, by name, and returns when
-    they are there; `reference` the exact ones, as NumPy arrays; `plain` makes NumPy arrays of outputs.
+    `fixed`: the sizes that code is compiled for. `arrays`: NumPy arrays. `reference` gives the exact outputs; `bench` makes
+    what runs the candidates.
     """
 
     key: Key
@@ -52,53 +58,8 @@ class Problem:
     scalars: Mapping[str, Number]
     fixed: Mapping[str, int]
     arrays: Mapping[str, Any]
-    run: Callable[[backend.Runner], Mapping[str, Any]]
     reference: Callable[[], Mapping[str, Any]]
-    plain: Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A candidate on the leaderboard. `relative`: its time over the default's; `error`: of its result."""
-
-    choice: Choice
-    predicted: float
-    state: str = "waiting"
-    relative: float = 0.0
-    seconds: float = 0.0
-    error: float = 0.0
-    note: str = ""
-    tiles: Kernel | None = None
-
-
-@dataclass(frozen=True)
-class Leaderboard:
-    """What a search found. `entries`: measured candidates, the fastest first, then the others."""
-
-    kernel: str
-    key: Key
-    entries: tuple[Entry, ...]
-    default: Entry
-    least: float
-    compared_with: str
-    complete: bool
-
-    @property
-    def best(self) -> Entry:
-        """The fastest right candidate."""
-        return self.entries[0]
-
-    @property
-    def measured(self) -> tuple[Entry, ...]:
-        """Those whose time is known."""
-        return tuple(e for e in self.entries if e.state == "measured")
-
-    def time(self, e: Entry) -> float:
-        """A candidate's seconds as they would be beside the default: what else the machine did is divided out."""
-        return e.relative * self.default.seconds
-
-    def __str__(self) -> str:
-        return show(self)
+    bench: Callable[[], Bench]
 
 
 @dataclass(frozen=True)
@@ -118,13 +79,19 @@ class Options:
 
 def tune(problem: Problem, store: Store, options: Options = Options()) -> Leaderboard:
     """Searches; the winner is in the store afterwards, also after Ctrl-C. Raises what the default schedule's call would."""
-    return _Search(problem, store, options).run()
+    search = _Search(problem, store, options)
+    try:
+        return search.run()
+    finally:
+        search.bench.close()
 
 
 class _Search:
     def __init__(self, problem: Problem, store: Store, options: Options) -> None:
+        self.until = time.monotonic() + options.budget
         self.problem, self.store, self.options = problem, store, options
-        self.start = time.monotonic()
+        self.cut: dict[tuple[tuple[str, int], ...], Kernel] = {}
+        self.budgets: dict[Kernel, Budget] = {}
         tiles, given = self.tiles(Choice()), options.space
         self.space = (
             spaces.default_space(tiles, problem.target)
@@ -132,32 +99,31 @@ class _Search:
             else spaces.parse(given, tiles, problem.target)
         )
         self.roof = ceilings.measured(problem.target)
+        self.env = {**problem.sizes, **problem.scalars}
         self.done: list[Entry] = []
         self.trimmed: Mapping[Unit, int] | None = None
         if problem.target == "cpu":
             self.trimmed = self.smallest()
-        self.default = self.entry(Choice())
+        self.default, _ = self.entry(Choice())
         self.incumbent = self.default
-        self.runners: dict[str, backend.Runner] = {}
         self.complete = False
+        self.bench = problem.bench()
 
     def run(self) -> Leaderboard:
         """The whole search."""
         if not self.options.resume:
             self.store.forget(self.problem.key)
         self.prepare_default()
-        waiting = self.ranked()
-        total = len(waiting) + len(self.done)
         try:
+            waiting = self.ranked()
+            total = len(waiting) + len(self.done)
             with Compilers(max(1, self.options.jobs)) as compilers:
                 for batch in _batches(waiting, max(2, 2 * self.options.jobs)):
                     for e in self.compiled(compilers, batch):
-                        if self.late():
-                            return self.board()
                         self.done.append(self.tried(e))
                         self.tell(total)
             self.complete = True
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Late):
             pass  # what is known stays
         return self.board()
 
@@ -166,48 +132,65 @@ class _Search:
         if self.options.progress is not None:
             self.options.progress(len(self.done), total, self.done[-1], self.incumbent)
 
-    def late(self) -> bool:
-        """Whether the budget is spent."""
-        return time.monotonic() - self.start > self.options.budget
+    def in_time(self) -> None:
+        """Raises Late where the budget is spent."""
+        if time.monotonic() > self.until:
+            raise Late
 
     # ---- candidates
 
     def tiles(self, choice: Choice) -> Kernel:
+        """The kernel in tiles of some extents."""
+        p, key = self.problem, tuple(sorted(choice.tile.items()))
+        if key not in self.cut:
+            self.cut[key] = spaces.tiles_of(p.online, p.fixed, choice, p.target)
+        return self.cut[key]
+
+    def budget(self, tiles: Kernel) -> Budget:
+        """What a kernel in tiles moves and does."""
         p = self.problem
-        return spaces.tiles_of(p.online, p.fixed, choice, p.target)
+        if tiles not in self.budgets:
+            self.budgets[tiles] = budget(tiles, p.sizes, p.scalars, p.arrays)
+        return self.budgets[tiles]
 
     def smallest(self) -> Mapping[Unit, int]:
         """The operations in tiles of 16: what the CPU target trims masked tiles to."""
         p = self.problem
         axes = spaces.default_space(self.tiles(Choice()), p.target)
-        tiles = self.tiles(Choice({a: 16 for a in axes if a in p.online.extents}))
-        work = budget(tiles, p.sizes, p.scalars, p.arrays).work
+        work = self.budget(self.tiles(Choice({a: 16 for a in axes if a in p.online.extents}))).work
         return {u: work.total(u) for u in work.ops}
 
-    def entry(self, choice: Choice) -> Entry:
-        """A candidate with its prediction. Raises ResourceError where it does not fit."""
+    def entry(self, choice: Choice) -> tuple[Entry, object]:
+        """A candidate with its prediction, and what tells its code from others. ResourceError: it does not fit."""
         p, tiles = self.problem, self.tiles(choice)
-        alike = self.tiles(spaces.shape(choice, tiles))
-        predicted = cost.predict(alike, p.sizes, p.scalars, p.arrays, self.roof, self.trimmed)
-        return Entry(choice, predicted, tiles=tiles)
+        draft = backend.draft(tiles, p.target, choice.schedule, self.before(choice))
+        stated = self.budget(draft.kernel)
+        if draft.seconds is not None:
+            predicted = draft.seconds(stated, self.env, self.roof)
+        else:
+            predicted = cost.seconds(draft.kernel, stated, self.env, self.roof, self.trimmed)
+        return Entry(choice, predicted, tiles=tiles, runs=draft.kernel), draft.identity
+
+    def before(self, choice: Choice) -> tuple[Kernel, Mapping[str, int]] | None:
+        """The kernel before it is cut, for targets that choose the tiles themselves."""
+        return None if choice.tile else (self.problem.online, self.problem.sizes)
 
     def ranked(self) -> list[Entry]:
-        """The candidates that fit, the most promising first; of those that make the same kernel, one."""
+        """The candidates that fit, the most promising first; of those that make the same code, one."""
         p = self.problem
-        seen = {(self.default.tiles, "{}")}
+        seen = {self.entry(Choice())[1]}
         out: list[Entry] = []
         for choice in itertools.chain(
-            self.stored(), spaces.candidates(self.space, p.online, {**p.sizes, **p.scalars})
+            self.stored(), spaces.candidates(self.space, p.online, self.env)
         ):
+            self.in_time()
             try:
-                e = self.entry(choice)
+                e, identity = self.entry(choice)
             except ResourceError as error:
                 self.done.append(Entry(choice, 0.0, "does not fit", note=str(error)))
                 continue
-            assert e.tiles is not None
-            same = (e.tiles, str(dict(choice.schedule)))
-            if same not in seen:
-                seen.add(same)
+            if identity not in seen:
+                seen.add(identity)
                 out.append(e)
         return self.resumed(sorted(out, key=lambda e: e.predicted))
 
@@ -247,9 +230,10 @@ class _Search:
 
     def compiled(self, compilers: Compilers, batch: Sequence[Entry]) -> list[Entry]:
         """A batch of candidates, compiled into the cache on disk."""
-        if self.options.jobs == 0 or self.late():
+        self.in_time()
+        if self.options.jobs == 0:
             return list(batch)
-        answers = compilers.compile([self.request(e) for e in batch])
+        answers = compilers.compile([self.request(e) for e in batch], self.until)
         return [
             e if a["ok"] else replace(e, state="failed", note=a["error"])
             for e, a in zip(batch, answers, strict=True)
@@ -267,35 +251,28 @@ class _Search:
             "schedule": dict(e.choice.schedule),
         }
 
-    def runner(self, e: Entry) -> backend.Runner:
-        """What runs a candidate; that of the incumbent is kept."""
-        name = e.choice.text
-        if name not in self.runners:
-            p = self.problem
-            assert e.tiles is not None
-            before = None if e.choice.tile else (p.online, p.sizes)
-            self.runners[name] = backend.runner(e.tiles, p.target, e.choice.schedule, before)
-        return self.runners[name]
+    def candidate(self, e: Entry) -> Candidate:
+        """A candidate as the bench runs it."""
+        assert e.tiles is not None
+        return Candidate(e.choice.text, e.tiles, e.choice.schedule, self.before(e.choice))
 
     # ---- checking and timing
 
     def prepare_default(self) -> None:
-        """Runs the default schedule: its result is checked, its time is the yardstick."""
-        p = self.problem
-        got = {n: p.plain(a) for n, a in p.run(self.runner(self.default)).items()}
-        self.tolerance = accuracy.tolerance((*p.arrays.values(), *got.values()))
-        tiles = self.default.tiles
-        assert tiles is not None
-        stated = budget(tiles, p.sizes, p.scalars, p.arrays)
-        work = sum(stated.work.total(u) for u in stated.work.ops)
-        self.exact = work <= EXACT
-        self.want = p.reference() if self.exact else got
-        wrong, worst = self.differs(got)
+        """Runs the default schedule: its result is checked, its time is the yardstick. It may outlast the budget."""
+        p, c = self.problem, self.candidate(self.default)
+        tolerance = accuracy.tolerance((*p.arrays.values(), *p.lowered.outputs))
+        want = expected.exact(p, tolerance)
+        if want is None:
+            want = expected.whole(self.bench.outputs(c, FOREVER), tolerance, "the default schedule")
+        self.want = want
+        self.bench.expect(self.want)
+        wrong, worst = self.bench.check(c, FOREVER)
         if wrong:
             raise UnsupportedError(
                 f"tune: the default schedule's result is not the reference's ({wrong}); what works is to report this"
             )
-        times = [self.once(self.default) for _ in range(LEAST)]
+        times = [self.bench.burst(c, FOREVER) for _ in range(self.bench.least)]
         self.default = replace(
             self.default,
             state="measured",
@@ -305,31 +282,17 @@ class _Search:
         )
         self.incumbent = self.default
         self.done.append(self.default)
-        env = {**p.sizes, **p.scalars}
-        self.least = roofline.stage("place", tiles, stated, env, self.roof).bound.least
-
-    def differs(self, got: Mapping[str, Any]) -> tuple[str, float]:
-        """What is wrong with a result (nothing: ""), and its largest error."""
-        worst = 0.0
-        for n, want in self.want.items():
-            e = accuracy.error(got[n], want, self.tolerance)
-            if not e.ok:
-                return f"{n} is off by {e.largest:.3g}, allowed {e.allowed:.3g}", e.largest
-            worst = max(worst, e.largest)
-        return "", worst
-
-    def once(self, e: Entry) -> float:
-        """The seconds of one call."""
-        runner = self.runner(e)
-        start = time.perf_counter()
-        self.problem.run(runner)
-        return time.perf_counter() - start
+        tiles = self.default.runs
+        assert tiles is not None
+        stage = roofline.stage("place", tiles, self.budget(tiles), self.env, self.roof)
+        self.least = stage.bound.least
 
     def tried(self, e: Entry) -> Entry:
-        """A candidate after its check and its timing; it is the incumbent if it is better."""
+        """A candidate after its check and its timing; it is the incumbent if it is better. Raises Late."""
         if e.state == "failed":
             self.note(e)
             return e
+        self.in_time()
         self.store.note(self.problem.key, Trial(e.choice, "running"))
         try:
             e = self.timed(e)
@@ -339,7 +302,7 @@ class _Search:
         if e.state == "measured" and e.relative < self.incumbent.relative * BETTER:
             self.crown(e)
         elif e.choice.text != self.incumbent.choice.text:
-            self.runners.pop(e.choice.text, None)
+            self.bench.forget(e.choice.text)
         return e
 
     def note(self, e: Entry) -> None:
@@ -347,34 +310,44 @@ class _Search:
         self.store.note(self.problem.key, Trial(e.choice, state, e.relative, e.seconds, e.note))
 
     def timed(self, e: Entry) -> Entry:
-        p = self.problem
-        wrong, worst = self.differs({n: p.plain(a) for n, a in p.run(self.runner(e)).items()})
+        """A candidate after its check and its timing. Raises Late where the budget ends before its time is known."""
+        wrong, worst = self.bench.check(self.candidate(e), self.until)
         if wrong:
             return replace(e, state="wrong", note=wrong)
         ours: list[float] = []
         theirs: list[float] = []
-        while len(ours) < LEAST or len(ours) < MOST and sum(ours) < 0.3 and not self.late():
-            for times, which in (
-                ((theirs, self.incumbent), (ours, e))
-                if len(ours) % 2
-                else ((ours, e), (theirs, self.incumbent))
-            ):
-                times.append(self.once(which))
-            ratio = statistics.median(ours) / statistics.median(theirs)
-            if len(ours) >= LEAST and ratio > HOPELESS:
-                break
+        while not self.is_known(ours, theirs):
+            turns = [(ours, e), (theirs, self.incumbent)]
+            for times, which in reversed(turns) if len(ours) % 2 else turns:
+                self.in_time()
+                times.append(self.bench.burst(self.candidate(which), self.until))
+        ratio = statistics.median(ours) / statistics.median(theirs)
         return replace(
             e,
             state="measured",
-            relative=self.incumbent.relative * statistics.median(ours) / statistics.median(theirs),
+            relative=self.incumbent.relative * ratio,
             seconds=statistics.median(ours),
             error=worst,
+        )
+
+    def is_known(self, ours: Sequence[float], theirs: Sequence[float]) -> bool:
+        """Whether a candidate has been timed often enough beside the incumbent."""
+        least, most = self.bench.least, self.bench.most
+        if not ours:
+            return False
+        ratio = statistics.median(ours) / statistics.median(theirs)
+        if len(ours) >= min(least, 2) and ratio > HOPELESS:
+            return True
+        if len(ours) < least:
+            return False
+        return (
+            len(ours) >= most or sum(ours) > LONG or ratio > CLOSE or time.monotonic() > self.until
         )
 
     def crown(self, e: Entry) -> None:
         """Makes a candidate the incumbent, and stores it at once."""
         if self.incumbent.choice.text != self.default.choice.text:
-            self.runners.pop(self.incumbent.choice.text, None)
+            self.bench.forget(self.incumbent.choice.text)
         self.incumbent = e
         self.keep(e)
 
@@ -388,10 +361,15 @@ class _Search:
         entries = sorted(self.done, key=lambda e: (order.get(e.state, 3), e.relative))
         entries.remove(self.incumbent)
         entries.insert(0, self.incumbent)
-        against = "the float64 reference" if self.exact else "the default schedule"
-        name, key = self.problem.key.kernel, self.problem.key
+        key = self.problem.key
         return Leaderboard(
-            name, key, tuple(entries), self.default, self.least, against, self.complete
+            key.kernel,
+            key,
+            tuple(entries),
+            self.default,
+            self.least,
+            self.want.source,
+            self.complete,
         )
 
 
@@ -405,35 +383,3 @@ def check(options: Options) -> None:
         raise ArgumentError(f"budget: expected a time of more than 0 seconds, got {options.budget}")
     if options.jobs < 0:
         raise ArgumentError(f"jobs: expected 0 or more compiling processes, got {options.jobs}")
-
-
-# ---- showing
-
-
-def show(board: Leaderboard, top: int | None = None) -> str:
-    """The leaderboard as a table. `speed`: how many times faster than the default; `of roof`: the bound over the time."""
-    head = f"{'':3} {'schedule':24} {'time':>10} {'speed':>7} {'of roof':>8} {'predicted':>10} {'error':>9}"
-    lines = [f"{board.kernel} for {board.key.sizes} on {board.key.target}", head]
-    measured = [e for e in board.entries if e.state == "measured"]
-    for n, e in enumerate(measured[:top], 1):
-        lines.append(
-            f"{n:2}. {e.choice!s:24} {_time(board.time(e)):>10} {1 / e.relative:6.2f}x {board.least / board.time(e):8.0%} "
-            f"{_time(e.predicted):>10} {_error(e.error):>9}"
-        )
-    others = [e for e in board.entries if e.state != "measured"]
-    for state in dict.fromkeys(e.state for e in others):
-        found = [e for e in others if e.state == state]
-        lines.append(f"{len(found)} {state}: {found[0].choice}: {found[0].note}")
-    lines.append(
-        f"checked against {board.compared_with}"
-        + ("" if board.complete else "; not all candidates were tried")
-    )
-    return "\n".join(lines)
-
-
-def _error(e: float) -> str:
-    return "-" if math.isnan(e) else f"{e:.1e}"
-
-
-def _time(t: float) -> str:
-    return f"{t * 1e6:.0f} µs" if t < 1e-3 else f"{t * 1e3:.2f} ms" if t < 1 else f"{t:.2f} s"

@@ -30,6 +30,12 @@ def tiled_axes(tiles: Kernel) -> dict[str, int]:
     return out
 
 
+def grid_axes(tiles: Kernel) -> tuple[str, ...]:
+    """The axes of the grids."""
+    axes = (a for op in tiles.body if isinstance(op, Grid) for a, _ in op.axes)
+    return tuple(dict.fromkeys(axes))
+
+
 def default_space(tiles: Kernel, target: str) -> Space:
     """What is tried unless the user says otherwise: schedule fields where the target has some, which decide the tiles too;
     else the axes that have windows of more than one position."""

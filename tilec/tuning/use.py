@@ -14,6 +14,9 @@ from tilec.binding import Bound
 from tilec.ir import Kernel
 from tilec.results import Result, new
 from tilec.tuning import search, space, store
+from tilec.tuning.apart import Apart
+from tilec.tuning.bench import Bench, Here
+from tilec.tuning.board import Leaderboard
 from tilec.tuning.key import key
 
 
@@ -64,11 +67,10 @@ class Call:
     outputs: Sequence[Result]
     target: str
 
-    def tune(self, fixed: Mapping[str, int], options: search.Options) -> search.Leaderboard:
+    def tune(self, fixed: Mapping[str, int], options: search.Options) -> Leaderboard:
         """Searches on the arguments of the call."""
-        on_gpu = backend.on_gpu(self.target)
-        values: dict[str, Any] = {n: give(a) for n, a in self.arrays.items()}
-        plain: Callable[[Any], Any] = gpu.receive if on_gpu else _numpy
+        plain: Callable[[Any], Any] = gpu.receive if backend.on_gpu(self.target) else _numpy
+        values = {n: plain(give(a)) for n, a in self.arrays.items()}
         problem = search.Problem(
             key=key(self.kernel, self.bound.sizes, fixed, self.target),
             target=self.target,
@@ -77,20 +79,25 @@ class Call:
             sizes=self.bound.sizes,
             scalars=self.bound.scalars,
             fixed=fixed,
-            arrays={n: plain(x) for n, x in values.items()},
-            run=self.run,
-            reference=lambda: self.reference({n: plain(x) for n, x in values.items()}),
-            plain=plain,
+            arrays=values,
+            reference=lambda: self.reference(values),
+            bench=lambda: self.bench(values),
         )
         with store.open_store() as s:
             return search.tune(problem, s, options)
 
+    def bench(self, values: Mapping[str, Any]) -> Bench:
+        """What runs candidates: on a GPU a process of their own, where one that crashes or hangs does no harm."""
+        if not backend.on_gpu(self.target):
+            return Here(self.target, self.run, _numpy)
+        arrays = {n: (a, values[n]) for n, a in self.arrays.items()}
+        sizes, scalars = self.bound.sizes, self.bound.scalars
+        return Apart(self.target, self.online, sizes, scalars, arrays, self.outputs)
+
     def run(self, runner: backend.Runner) -> dict[str, Any]:
-        """The outputs of a call; it is over when this returns."""
+        """The outputs of a call on the CPU."""
         results = new(self.outputs, self.arrays)
         runner(self.arrays, self.bound.scalars, results)
-        if backend.on_gpu(self.target):
-            gpu.wait()
         return {n: give(a) for n, a in results.items()}
 
     def reference(self, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from tilec.backends.cuda.hopper.schedule import Schedule, default
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
 from tilec.ir import Edge, Grid, Kernel, Op, operands
+from tilec.pipeline import Pipeline, module, step
+from tilec.target import Target
 
 
 def tiles(
@@ -52,6 +54,17 @@ def specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
     return specialise.specialise(kernel, specialise.Options(sizes=fixed))
 
 
+def steps(kernel: Kernel, sizes: Mapping[str, int], schedule: Tiling) -> Pipeline:
+    """The passes that `tiles` runs."""
+    fixed = {d: sizes[d] for d in module("specialise").static_dims(kernel)}
+    names = ("prune", "stage", *(["relax"] if schedule.relax else []), "place")
+    return (
+        step("specialise", sizes=fixed),
+        step("tile", target=_target(schedule)),
+        *(step(name) for name in names),
+    )
+
+
 def sources(
     kernel: Kernel, schedule: Schedule, pieces: Collection[str] = ()
 ) -> dict[int, Source | str]:
@@ -86,13 +99,15 @@ def tiled(kernel: Kernel, schedule: Tiling) -> Kernel:
     from tilec.passes.relax import relax
     from tilec.passes.stage import stage
     from tilec.passes.tile import Options, tile
-    from tilec.target import Target
 
-    target = Target(
+    kernel = stage(prune(tile(kernel, Options(target=_target(schedule)))))
+    return place(relax(kernel) if schedule.relax else kernel)
+
+
+def _target(schedule: Tiling) -> Target:
+    return Target(
         "cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024
     )
-    kernel = stage(prune(tile(kernel, Options(target=target))))
-    return place(relax(kernel) if schedule.relax else kernel)
 
 
 def fitting(kernel: Kernel, pieces: Collection[str] = ()) -> Structure:

@@ -86,6 +86,44 @@ def test_calls_from_several_threads_do_not_disturb_each_other() -> None:
         np.testing.assert_array_equal(x, alone[n % len(cases)])
 
 
+def test_code_that_few_calls_need_is_compiled_when_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    k = kernel(ATTENTION)
+    code = compile(k)
+
+    def kept(arrays: dict[str, Any]) -> int:
+        check(k, arrays, code=code)
+        return len(list(tmp_path.rglob("*.o")))
+
+    assert kept(attention_arrays(1, 2, 40, 40)) == 1
+    hidden = attention_arrays(1, 2, 40, 40)
+    hidden["V"][0, 0, 0] = np.nan
+    assert kept(hidden) == 2
+    assert kept(attention_arrays(1, 2, 3, 40)) == 3
+    for arrays in (hidden, attention_arrays(1, 2, 40, 41), attention_arrays(2, 2, 2, 9)):
+        assert kept(arrays) == 3
+    # another executable finds all of it, and calls that were made ready before exact code was there still find it
+    code = compile(k)
+    assert kept(attention_arrays(1, 2, 40, 40)) == 3
+    for shape in ((1, 2, 7, 40), (1, 2, 40, 40)):
+        hidden = attention_arrays(*shape)
+        hidden["V"][0, 1, 0] = np.nan
+        assert kept(hidden) == 3
+
+
+def test_threads_that_meet_nan_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    k = kernel(ATTENTION)
+    code = compile(k)
+    cases = [attention_arrays(1, 2, 20, 30) for _ in range(6)]
+    for n, arrays in enumerate(cases):
+        arrays["V"][0, 0, n] = np.nan
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda a: check(k, a, code=code), cases))
+
+
 def test_a_tile_of_unknown_extent_is_refused() -> None:
     text = """
 kernel f(X: f32[N, M]) -> O: f32[i, j] {
