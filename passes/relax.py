@@ -109,6 +109,8 @@ class _Grid:
             b for f in self.loops for b in _blocks(tuple(v.name for v in f.args), f.body)
         ]
         self.defs = {v.name: op for op in walk(grid.body) for v in op.results}
+        # whether weights of any type that the operands have reach as far as f32 does
+        self.wide = all(v.type.dtype != "f16" for op in self.defs.values() for v in op.results)
 
     def run(self) -> Grid:
         """The grid, relaxed where there is a reference."""
@@ -450,28 +452,39 @@ class _Relaxer:
         return out
 
     def bounded(self, moved: list[Op], tails: set[str]) -> bool:
-        """Whether what goes into contractions is no greater than the terms that are tested."""
+        """Whether what goes into contractions is no greater than the terms that are tested, but for factors."""
         for name in tails:
             op = self.defs[name]
             assert isinstance(op, Contract)
             names = {v.result.name for v in moved}
             for x in (op.x, op.y):
-                if isinstance(x, str) and x in names and not self.is_term(x):
+                if isinstance(x, str) and x in names and not self.is_term(x, names):
                     return False
         return bool(moved)
 
-    def is_term(self, x: Operand) -> bool:
-        """Whether an operand is an exponential of the reference, or one that is left out here and there."""
+    def is_term(self, x: Operand, moved: set[str]) -> bool:
+        """Whether an operand is an exponential of the reference; it may be left out here and there, and have a factor."""
         op = self.defs.get(x) if isinstance(x, str) else None
         match op:
             case Map(fn="exp" | "exp2"):
                 return True
             case Map(fn="select", args=(_, a, b)):
-                return all(y == 0 or y == ABSENT or self.is_term(y) for y in (a, b))
+                return all(y == 0 or y == ABSENT or self.is_term(y, moved) for y in (a, b))
+            case Map(fn="mul", args=(a, b)) if a in moved or b in moved:
+                return any(
+                    y not in moved and self.is_harmless(y) and self.is_term(z, moved)
+                    for y, z in ((a, b), (b, a))
+                )
+            case Map(fn="div", args=(a, b)):
+                return b not in moved and self.grid.wide and self.is_term(a, moved)
             case Cast(x=y):
-                return self.is_term(y)
+                return self.is_term(y, moved)
             case _:
                 return False
+
+    def is_harmless(self, x: Operand) -> bool:
+        """Whether a weight may be a term times this: its type holds large numbers, or the factor is small."""
+        return self.grid.wide or (isinstance(x, (int, float)) and abs(x) <= 16)
 
     def build(
         self, before: list[Op], exact: list[Op], after: list[Op], shared: list[str], moved: list[Op]

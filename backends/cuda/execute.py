@@ -202,12 +202,19 @@ class Executable:
         fixed = self.online.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
         key = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        if key not in self.quick:
-            self.quick[key] = self.made(replace(self.online, sizes=sizes))
-        code = self.quick[key]
-        if isinstance(code, str):
-            return code
-        views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
+        pieces = frozenset[str]()
+        while True:
+            at = (*key, pieces)
+            if at not in self.quick:
+                self.quick[at] = self.made(replace(self.online, sizes=sizes, pieces=pieces))
+            code = self.quick[at]
+            if isinstance(code, str):
+                return code
+            views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
+            more = pieces.union(*(hopper.in_pieces(s, views) for s in code.fast.values()))
+            if more == pieces:
+                break
+            pieces = more
         whys = (hopper.refusal(s, views, known) for s in code.fast.values())
         return next((w for w in whys if w), code)
 

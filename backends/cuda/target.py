@@ -36,11 +36,12 @@ HOPPER = "sm_90a"
 @dataclass(frozen=True)
 class Online:
     """A kernel before it is cut in tiles (after the pass `online`), the sizes it is for, and the fields of its schedule that
-    are asked for: where the fast path begins."""
+    are asked for: where the fast path begins. `pieces`: its tensors that no bulk copy can bring."""
 
     kernel: Kernel
     sizes: Mapping[str, int]
     schedule: Mapping[str, object] = field(default_factory=dict[str, object])
+    pieces: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,9 @@ def fast(online: Online, compiling: bool = True) -> Code | str:
 
     reason = ""
     try:
-        schedule = changed(hopper.suggested(online.kernel, online.sizes), online.schedule)
+        schedule = changed(
+            hopper.suggested(online.kernel, online.sizes, online.pieces), online.schedule
+        )
         tried = [schedule] if online.schedule else hopper.candidates(schedule)
         for candidate in tried:
             found = _fast(online, candidate)
@@ -192,7 +195,7 @@ def _fast(online: Online, schedule: Schedule) -> Code | str:
     from tilec.backends.cuda.hopper import compile as hopper
 
     kernel, _ = hopper.tiles(online.kernel, online.sizes, schedule)
-    found = hopper.sources(kernel, schedule)
+    found = hopper.sources(kernel, schedule, online.pieces)
     sources = {n: s for n, s in found.items() if not isinstance(s, str)}
     reasons = [f"grid {n}: {s}" for n, s in found.items() if isinstance(s, str)]
     if not sources:

@@ -27,7 +27,7 @@ from tilec.ir import (
 )
 
 HEAVY = frozenset(
-    ["tanh", "div", "floordiv", "mod", "pow", "sin", "cos", "erf", "log", "log2", "uniform"]
+    ["tanh", "div", "floordiv", "mod", "pow", "atan2", "erf", "log", "log2", "uniform"]
 )
 """Functions of which a whole fragment at once takes too many registers."""
 

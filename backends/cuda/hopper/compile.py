@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -29,10 +29,10 @@ def tiles(
     return tiled(specialised(kernel, sizes), schedule), schedule
 
 
-def suggested(kernel: Kernel, sizes: Mapping[str, int]) -> Schedule:
-    """The default schedule for a kernel's shape. Raises Refused where no grid fits."""
+def suggested(kernel: Kernel, sizes: Mapping[str, int], pieces: Collection[str] = ()) -> Schedule:
+    """The default schedule for a kernel's shape. Raises Refused where no grid fits. `pieces`: see `sources`."""
     probe = tiled(specialised(kernel, sizes), Schedule(2, 128, relax=False))
-    return _default(fitting(probe), sizes)
+    return _default(fitting(probe, pieces), sizes)
 
 
 def candidates(schedule: Schedule) -> Iterator[Schedule]:
@@ -65,12 +65,17 @@ def steps(kernel: Kernel, sizes: Mapping[str, int], schedule: Tiling) -> Pipelin
     )
 
 
-def sources(kernel: Kernel, schedule: Schedule) -> dict[int, Source | str]:
-    """For each grid of a placed kernel, by its place among the grids: its source, or why it has none."""
+def sources(
+    kernel: Kernel, schedule: Schedule, pieces: Collection[str] = ()
+) -> dict[int, Source | str]:
+    """For each grid of a placed kernel, by its place among the grids: its source, or why it has none.
+
+    `pieces`: tensors that no bulk copy can bring; the loading warps take their elements one by one or eight at a time.
+    """
     out: dict[int, Source | str] = {}
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op), schedule))
+            out[n] = emit(plans.make(recognise(kernel, op, pieces), schedule))
         except Refused as e:
             out[n] = str(e)
     return out
@@ -105,13 +110,13 @@ def _target(schedule: Tiling) -> Target:
     )
 
 
-def fitting(kernel: Kernel) -> Structure:
+def fitting(kernel: Kernel, pieces: Collection[str] = ()) -> Structure:
     """The first grid of a placed kernel that fits. Raises Refused where none does."""
     reason = "it has no grid"
     for op in kernel.body:
         if isinstance(op, Grid):
             try:
-                return recognise(kernel, op)
+                return recognise(kernel, op, pieces)
             except Refused as e:
                 reason = str(e)
     raise Refused(reason)

@@ -71,6 +71,19 @@ class Computing:
         same = root.result.type.dtype == self.tile.dtype and self.tile.parts == 1
         return self.whole and same and root in self.adjacent
 
+    @property
+    def is_bytes(self) -> bool:
+        """Whether pieces are bytes of a tensor, which become 16-bit numbers two at a time."""
+        op = self.bytes_loaded
+        signed = op is not None and op.result.type.dtype == "i8" and op in self.adjacent
+        return self.whole and signed and self.tile.width % 16 == 0
+
+    @property
+    def bytes_loaded(self) -> Op | None:
+        """The load that a tile is, but for a conversion."""
+        op = self.tile.ops[-1]
+        return self.defs.get(str(op.x)) if isinstance(op, Cast) else op
+
     def write(self, to: str, origin: str) -> None:
         """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them."""
         out, t = self.out, self.tile
@@ -244,6 +257,10 @@ class Computing:
                     self.load_piece(op)
         if self.is_copy:
             return
+        if self.is_bytes:
+            with self.each_step():
+                self.widened()
+            return
         with self.each_step():
             self.settle(origin)
             out, eight = self.out, self.names.fresh(self.names.of(self.root) + "_piece")
@@ -252,6 +269,17 @@ class Computing:
             with out.block(f"for (int {COLUMN} = 0; {COLUMN} < {PIECE}; {COLUMN}++)"):
                 out.add(f"{eight}[{COLUMN}] = {self.rounded(f'{PIECE} * piece')};")
             self.words(eight)
+
+    def widened(self) -> None:
+        """A piece of bytes as words, to its place."""
+        out, op = self.out, self.bytes_loaded
+        assert op is not None
+        load = self.loads[op.result.name]
+        words = self.names.fresh("words")
+        out.add(f"u32 {words}[4];")
+        out.add(f"widen_{self.tile.dtype}({load}, {words});")
+        four = ", ".join(f"{words}[{k}]" for k in range(4))
+        out.add(f"if ({self.some()}) shared_piece({self.piece_place(0)}, {four});")
 
     def one_by_one(self, origin: str) -> None:
         """The pieces of a batch, two elements at a time."""

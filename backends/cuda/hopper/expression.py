@@ -191,7 +191,13 @@ def pointwise(
         return Expression(f"!{args[0].text}", "bool")
     if fn == "select":
         return _select(args, result)
+    if fn == "uniform":
+        seed, *words = (a.whole().text for a in args)
+        return Expression(f"uniform({', '.join([seed, *(f'(u32){w}' for w in words)])})", "float")
     if kind(result) == "float":
+        if fn == "ipow":
+            args = [args[0].real(), args[1]]
+            return _real(fn, args, inverse)
         return _real(fn, [a.real() for a in args], inverse)
     if kind(result) == "int":
         return _whole(fn, args)
@@ -308,6 +314,10 @@ _TWO = {
     "mul": "({0} * {1})",
     "max": "max_nan({0}, {1})",
     "min": "min_nan({0}, {1})",
+    "pow": "powf({0}, {1})",
+    "atan2": "atan2f({0}, {1})",
+    "mod": "real_mod({0}, {1})",
+    "floordiv": "real_floor_div({0}, {1})",
 }
 
 
@@ -329,6 +339,8 @@ def _real(
         (line,), y = lines, args[1] if args[0].line else args[0]
         slope = y.text if line.slope == "1.f" else f"({line.slope} * {y.text})"
         return Line(line.column, slope, f"({line.rest} * {y.text})").value()
+    if (fn == "ipow" and texts[1].isdigit()) or (fn == "pow" and texts[1] == "2.0f"):
+        return _power(texts[0], int(float(texts[1].rstrip("f"))))
     if fn in _TWO:
         product = (texts[0], texts[1]) if fn == "mul" else None
         return Expression(_TWO[fn].format(*texts), "float", product=product)
@@ -337,6 +349,14 @@ def _real(
             return Expression(f"({texts[0]} * {inverse(args[1])})", "float")
         return Expression(f"divide({texts[0]}, {texts[1]})", "float")
     raise Refused(f"it has no fast form for {fn}")
+
+
+def _power(x: str, n: int) -> Expression:
+    """A float to a power, by multiplication."""
+    product = (x, x) if n == 2 else None
+    return Expression(
+        f"({x} * {x})" if n == 2 else f"repeated({x}, {n}u)", "float", product=product
+    )
 
 
 def _fused(fn: str, x: Expression, y: Expression) -> str:
@@ -399,6 +419,19 @@ def _whole(fn: str, args: list[Expression]) -> Expression:
             return _sized(f"({{0}} {sign} {{1}})", args, bits)
         case "invert":
             return _sized("(~{0})", args, bits)
+        case "shr":
+            x, n = args
+            if n.text.isdigit():
+                most = 63 if x.bits > 31 else 31
+                return Expression(f"({x.text} >> {min(int(n.text), most)})", "int", x.bits)
+            return Expression(f"shift_right({x.text}, {n.text})", "int")
+        case "shl":
+            x, n = args
+            if n.text.isdigit() and x.bits + int(n.text) <= 31:
+                return Expression(f"({x.text} << {n.text})", "int", x.bits + int(n.text))
+            return Expression(f"shift_left({x.text}, {n.text})", "int")
+        case "ipow":
+            return Expression(f"repeated((i64){args[0].text}, {args[1].text}u)", "int")
         case _:
             raise Refused(f"it has no fast form for {fn} of integers")
 

@@ -155,6 +155,44 @@ DEVICE void split(float lo, float hi, u32& a, u32& b, u32& c) {
 }
 template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a / b; return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q; }
 template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
+DEVICE float real_mod(float a, float b) {
+  if (b == 0.f) return 0.f;
+  const float r = fmodf(a, b);
+  return r != 0.f && (r < 0.f) != (b < 0.f) ? r + b : r;
+}
+DEVICE float real_floor_div(float a, float b) {
+  if (b == 0.f) return 0.f;
+  const float q = (a - real_mod(a, b)) / b, down = floorf(q);
+  return q - down > 0.5f ? down + 1.f : down;
+}
+DEVICE i64 shift_left(i64 a, i64 n) { return n < 0 || n > 63 ? 0 : (i64)((u64)a << n); }
+DEVICE i64 shift_right(i64 a, i64 n) { return n < 0 ? 0 : a >> (n > 63 ? 63 : n); }
+template<class T> DEVICE T repeated(T a, u32 n) {
+  T out = T(1);
+  for (; n; n >>= 1, a = a * a) if (n & 1) out = out * a;
+  return out;
+}
+DEVICE float finite(float x) { return min_nan(max_nan(x, -1e30f), 1e30f); }   // so that 0 times it is 0
+// x to the power n, a whole number; `exponent`: n times the logarithm of |x| to base 2
+DEVICE float whole_power(float x, float exponent, int n) {
+  const float y = exp2_(exponent);
+  return n == 0 ? 1.f : x < 0.f && (n & 1) ? -y : y;
+}
+// Philox 4x32-10: a float in [0, 1) from integers
+DEVICE float uniform(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
+  u32 k0 = (u32)seed, k1 = (u32)((u64)seed >> 32);
+#pragma unroll
+  for (int step = 0; step < 10; step++) {
+    const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+    c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (u32)p1;
+    c3 = (u32)p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return (float)(c0 >> 8) * 5.9604644775390625e-8f;
+}
 template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
 template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
 // the least and the greatest y with y // n == x, as far as positions go
@@ -203,6 +241,25 @@ template<class T> DEVICE Piece<T> whole_piece(const T* p) {
     for (int k = 0; k < (int)sizeof(T) / 2; k++) { const uint4 v = load_four(p, k); memcpy((char*)&x + 16 * k, &v, 16); }
   }
   return x;
+}
+// signed bytes as 16-bit numbers, two at a time, by way of numbers whose last bits are the bytes
+DEVICE u32 minus_bf16(u32 x, u32 y) { u32 r; asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
+DEVICE u32 minus_f16(u32 x, u32 y) { u32 r; asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
+DEVICE u32 bytes_apart(u32 four, int k) { return __byte_perm(four, 0, k ? 0x4342 : 0x4140); }
+DEVICE void widen_bf16(const Piece<signed char>& piece, u32 (&words)[4]) {
+  u32 four[2];
+  memcpy(four, &piece, 8);
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const u32 two = bytes_apart(four[k >> 1], k & 1);
+    words[k] = minus_bf16((two & 0x007f007fu) | 0x43004300u, (two & 0x00800080u) | 0x43004300u);
+  }
+}
+DEVICE void widen_f16(const Piece<signed char>& piece, u32 (&words)[4]) {
+  u32 four[2];
+  memcpy(four, &piece, 8);
+#pragma unroll
+  for (int k = 0; k < 4; k++) words[k] = minus_f16(bytes_apart(four[k >> 1], k & 1) ^ 0x64806480u, 0x64806480u);
 }
 template<int LINES> DEVICE u32 piece_place(u32 tile, int line, int piece) {
   return tile + (u32)((piece >> 3) * (LINES * 128) + line * 128 + (((piece ^ line) & 7) << 4));

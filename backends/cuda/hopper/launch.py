@@ -35,21 +35,29 @@ def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Num
         why = _unpaired(name, views[name], feature, count)
         if why:
             return why
-    for p in source.parameters:
-        if p.map is None:
-            continue
-        view = views[p.map.tensor]
-        if view.strides[p.map.feature] != 1 and view.shape[p.map.feature] > 1:
-            return f"{p.map.tensor}: the elements of a row are not adjacent"
-        if view.pointer % 16:
-            return f"{p.map.tensor}: it does not begin at a multiple of 16 bytes"
-        for k, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)):
-            if (
-                k != p.map.feature
-                and n > 1
-                and (step <= 0 or step * BYTES % 16 or step * BYTES >= 1 << 40)
-            ):
-                return f"{p.map.tensor}: the step of dimension {k} is {step * BYTES} bytes, no positive multiple of 16"
+    maps = [p.map for p in source.parameters if p.map is not None]
+    return next((w for m in maps if (w := _uncopied(m, views[m.tensor]))), None)
+
+
+def in_pieces(source: Launched, views: Mapping[str, View]) -> frozenset[str]:
+    """The parameters of the program that no bulk copy can bring, in a kernel that has such copies."""
+    maps = [p.map for p in source.parameters if p.map is not None]
+    given = source.structure.kernel.tensors
+    return frozenset(m.tensor for m in maps if m.tensor in given and _uncopied(m, views[m.tensor]))
+
+
+def _uncopied(m: CopyMap, view: View) -> str | None:
+    """Why a bulk copy cannot bring a tensor's tiles."""
+    if view.strides[m.feature] != 1 and view.shape[m.feature] > 1:
+        return f"{m.tensor}: the elements of a row are not adjacent"
+    if view.pointer % 16:
+        return f"{m.tensor}: it does not begin at a multiple of 16 bytes"
+    for k, (n, step) in enumerate(zip(view.shape, view.strides, strict=True)):
+        size = step * BYTES
+        if k != m.feature and n > 1 and (size <= 0 or size % 16 or size >= 1 << 40):
+            return (
+                f"{m.tensor}: the step of dimension {k} is {size} bytes, no positive multiple of 16"
+            )
     return None
 
 

@@ -57,6 +57,7 @@ class FragmentLoop:
         self.odd: dict[tuple[str, ...], tuple[str, str, str]] = {}
         self.inverses: dict[str, str] = {}
         self.spans: dict[Span, str] = {}
+        self.logarithms: dict[str, str] = {}
         self.mark = 0, 0
 
     def write(self) -> None:
@@ -222,6 +223,8 @@ class FragmentLoop:
                 e = pointwise(
                     "div", [self.value(y) for y in op.args], op.result.type.dtype, self.inverse
                 )
+            case Map(fn="pow", args=(y, n)) if self.is_whole_power(y, n):
+                e = self.whole_power(y, n)
             case Map() if (bent := self.bent(x)) is not None:
                 e = self.small_tanh(*bent)
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
@@ -309,6 +312,25 @@ class FragmentLoop:
                 place = f"{k * self.held} + r" if k else "r"
                 self.before(f"ROWS {name}[{place}] = {' & '.join(parts)};")
         return f"{self.spans[key]}[{'r' if words == 1 else f'(c >> 4) * {self.held} + r'}]"
+
+    def is_whole_power(self, x: Operand, n: Operand) -> bool:
+        """Whether a power has a base that is the same along a row and a whole exponent, and may have an error of its own."""
+        if self.block.structure.precise or not self.block.is_fixed(x):
+            return False
+        e = self.value(n)
+        return e.kind == "int" and e.bits <= 31
+
+    def whole_power(self, x: Operand, n: Operand) -> Expression:
+        """x to the power n: 2 to the power n times the logarithm of |x|, which is taken once."""
+        base, count = self.value(x).real().text, self.value(n)
+        if base not in self.logarithms:
+            name = self.logarithms[base] = self.names.fresh("logarithm")
+            each = f"{name}[{self.held}]; ROWS {name}[r]" if "[r]" in base else name
+            self.before(f"float {each} = finite(log2f(fabsf({base})));")
+        logarithm = self.logarithms[base] + ("[r]" if "[r]" in base else "")
+        args = [count.real(), Expression(logarithm, "float")]
+        exponent = pointwise("mul", args, "f32").text
+        return Expression(f"whole_power({base}, {exponent}, {count.whole().text})", "float")
 
     def bent(self, x: str) -> tuple[Operand, list[str], list[str]] | None:
         """A tanh for common arguments, times factors: what it is of, the factors inside and outside."""

@@ -96,7 +96,12 @@ class Places:
         cut: dict[str, Op] = {n: op for n, op in defs.items() if isinstance(op, Reduce)}
         plain = {n: op for n, op in defs.items() if n not in cut}
         needed = set(roots)
-        while (more := backward(needed, plain) | self.inside(needed, cut, defs)) - needed:
+        while True:
+            more = backward(needed, plain)
+            more |= {x for n in more for x in names_in(operands(plain[n])) if x in cut}
+            more |= self.inside(needed, cut, defs)
+            if more <= needed:
+                break
             needed |= more
         for op in prologue:
             if op.result.name not in needed:

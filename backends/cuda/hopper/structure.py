@@ -10,6 +10,7 @@ and everything else is pointwise, per row, per column or scalar, or a reduction 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tilec.backends.cuda.hopper.tiles import PARTS, Refused, Tile, Tiles
@@ -127,10 +128,14 @@ class Structure:
         """Whether results that are not finite may not be those of the program, and must be made again exactly.
 
         A weight may be absent: then a NaN or an infinity in the tile that it meets counts for nothing. Or elements may be
-        beyond what their tile holds.
+        beyond what their tile holds, or a weight under a stale maximum beyond its type where a factor is large.
         """
-        absent = any(_absent(t.x, b) for b in self.blocks for t in b.tails)
-        return absent or any(t.rounded for t in (*self.queries, *self.rings))
+        special = any(
+            _absent(t.x, b) or (_branches(b) and _has_factor(t.x, b))
+            for b in self.blocks
+            for t in b.tails
+        )
+        return special or any(t.rounded for t in (*self.queries, *self.rings))
 
     @property
     def weight_parts(self) -> int:
@@ -188,14 +193,31 @@ def _absent(x: Operand, b: Block) -> bool:
     return False
 
 
-def recognise(kernel: Kernel, grid: Grid) -> Structure:
-    """The parts of a grid. Raises Refused where it does not fit."""
-    return _Recogniser(kernel, grid).run()
+def _branches(b: Block) -> bool:
+    """Whether a block has a stale maximum."""
+    return any(isinstance(op, If) for op in b.middle)
+
+
+def _has_factor(x: str, b: Block) -> bool:
+    """Whether a weight is more than an exponential."""
+    op = next((op for op in b.middle if any(v.name == x for v in op.results)), None)
+    if not isinstance(op, If):
+        return not (isinstance(op, Map) and op.fn in ("exp", "exp2"))
+    end = op.orelse[-1]
+    assert isinstance(end, Yield)
+    y = end.values[[v.name for v in op.results].index(x)]
+    inner = next((o for o in op.orelse if any(v.name == y for v in o.results)), None)
+    return not (isinstance(inner, Map) and inner.fn in ("exp", "exp2"))
+
+
+def recognise(kernel: Kernel, grid: Grid, pieces: Collection[str] = ()) -> Structure:
+    """The parts of a grid. Raises Refused where it does not fit. `pieces`: tensors that no bulk copy can bring."""
+    return _Recogniser(kernel, grid, pieces).run()
 
 
 class _Recogniser:
-    def __init__(self, kernel: Kernel, grid: Grid) -> None:
-        self.kernel, self.grid = kernel, grid
+    def __init__(self, kernel: Kernel, grid: Grid, pieces: Collection[str]) -> None:
+        self.kernel, self.grid, self.pieces = kernel, grid, pieces
         tiled = [(a, n) for a, n in grid.axes if n > 1]
         if len(tiled) != 1:
             raise Refused(f"its grid tiles {len(tiled)} axes; it must tile one")
@@ -225,7 +247,7 @@ class _Recogniser:
         ):
             raise Refused("what is between its loops depends on them")
         sides = {self.row: self.rows, self.stream: columns}
-        self.tiles = Tiles(self.kernel, self.grid, sides, tuple(self.loops))
+        self.tiles = Tiles(self.kernel, self.grid, sides, tuple(self.loops), self.pieces)
         self.tests: list[Body] = []
         blocks = tuple(b for n, f in enumerate(self.loops) for b in self.blocks(f, n))
         if not blocks:

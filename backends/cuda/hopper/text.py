@@ -21,6 +21,7 @@ out_column part out_lane corner turned copied next stage free end factor start_0
 windows_1 windows_2 windows_3 begin_0
 begin_1 begin_2 begin_3 crew piece line spot inside tile_place
 upper all_bits first_line own_spot own_inside step source
+uniform repeated finite whole_power real_mod real_floor_div shift_left shift_right powf atan2f
 """
 _RESERVED = frozenset(_WORDS.split())
 

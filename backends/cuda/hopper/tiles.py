@@ -12,7 +12,7 @@ and the product of two operands in parts is the sum of the products of their par
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tilec.dtypes import SIZES, DType
@@ -107,9 +107,16 @@ class Tile:
 class Tiles:
     """The operands of a grid's contractions as tiles."""
 
-    def __init__(self, kernel: Kernel, grid: Grid, sides: Mapping[str, int], inside: Body) -> None:
-        """`sides`: the rows of a tile over each axis. `inside`: the loops."""
-        self.kernel, self.sides = kernel, sides
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: Grid,
+        sides: Mapping[str, int],
+        inside: Body,
+        pieces: Collection[str] = (),
+    ) -> None:
+        """`sides`: the rows of a tile over each axis. `inside`: the loops. `pieces`: tensors that no bulk copy can bring."""
+        self.kernel, self.sides, self.pieces = kernel, sides, pieces
         ops = list(walk(grid.body))
         self.place = {v.name: n for n, op in enumerate(ops) for v in op.results}
         self.defs: dict[str, Op] = {v.name: op for op in ops for v in op.results}
@@ -148,6 +155,8 @@ class Tiles:
         """The tile where it is a part of a tensor, its rows and columns as they are."""
         op, t = self.defs[x], self.type(x)
         if not isinstance(op, Load) or t.dtype != self.dtype or len(op.index) > 5:
+            return None
+        if op.tensor in self.pieces:
             return None
         axis, feature = self.axes(x)
         width = self.kernel.extents[feature]

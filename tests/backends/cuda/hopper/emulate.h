@@ -348,6 +348,13 @@ inline float __fsqrt_rn(float x) { return std::sqrt(x); }
 inline float __frsqrt_rn(float x) { return 1.f / std::sqrt(x); }
 inline float max_nan(float x, float y) { return x != x || y != y ? NAN : x > y ? x : y; }
 inline float min_nan(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
+inline u32 minus_bf16(u32 x, u32 y) {
+  return pack_bf16(bf16_value((u16)x) - bf16_value((u16)y), bf16_value((u16)(x >> 16)) - bf16_value((u16)(y >> 16)));
+}
+inline u32 minus_f16(u32 x, u32 y) {
+  return pack_f16(f16_value((u16)x) - f16_value((u16)y), f16_value((u16)(x >> 16)) - f16_value((u16)(y >> 16)));
+}
+inline u32 bytes_apart(u32 four, int k) { return (four >> 16 * k & 0xff) | (four >> 16 * k & 0xff00) << 8; }
 inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
 template<int N> inline void store_if(bool here, void* p, const u32 (&x)[N]) { if (here) memcpy(p, x, 4 * N); }
 

@@ -35,6 +35,14 @@ SHARED = (
     "quotient_low",
     "quotient_high",
     "columns_to",
+    "real_mod",
+    "real_floor_div",
+    "shift_left",
+    "shift_right",
+    "repeated",
+    "finite",
+    "whole_power",
+    "uniform",
     "gather_row",
     "quad_sum",
     "quad_max",
@@ -48,6 +56,8 @@ SHARED = (
     "is_whole",
     "whole_piece",
     "piece_place",
+    "widen_bf16",
+    "widen_f16",
 )
 """What the emulator takes from the device header as it is."""
 

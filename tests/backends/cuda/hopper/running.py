@@ -21,15 +21,20 @@ from tilec.scalar import evaluate
 
 
 def tiles(
-    kernel: tilec.Kernel, dtype: str, sizes: Mapping[str, int], **changes: object
+    kernel: tilec.Kernel,
+    dtype: str,
+    sizes: Mapping[str, int],
+    pieces: frozenset[str] = frozenset(),
+    **changes: object,
 ) -> tuple[Kernel, dict[int, Source]]:
     """A program in tiles under its default schedule, or a changed one, and the sources of the grids that fit."""
     ir = kernel._for_types(dict.fromkeys(kernel._source.untyped, dtype))
     online = pipeline.run(ir, pipeline.tensor_pipeline())
-    placed, schedule = hopper.tiles(online, sizes)
+    schedule = hopper.suggested(online, sizes, pieces)
+    placed, schedule = hopper.tiles(online, sizes, schedule)
     if changes:
         placed, schedule = hopper.tiles(online, sizes, dataclasses.replace(schedule, **changes))
-    found = hopper.sources(placed, schedule)
+    found = hopper.sources(placed, schedule, pieces)
     fitting = {n: s for n, s in found.items() if not isinstance(s, str)}
     assert fitting, found
     return placed, fitting
@@ -44,10 +49,11 @@ def run(
     seed: int = 1,
     processors: int = 2,
     scalars: Mapping[str, Any] | None = None,
+    pieces: frozenset[str] = frozenset(),
     **changes: object,
 ) -> dict[str, np.ndarray]:
     """The outputs of a program on the emulator."""
-    placed, sources = tiles(kernel, dtype, sizes, **changes)
+    placed, sources = tiles(kernel, dtype, sizes, pieces, **changes)
     known: dict[str, Any] = {**sizes, **(scalars or {})}
     for name, a in placed.arguments.items():
         if name not in known and a.default is not None:

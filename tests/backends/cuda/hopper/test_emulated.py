@@ -65,6 +65,7 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("rope", "f16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 20, "E": 32}, {}),
     ("rope", "f32", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
     ("causal", "f32", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 40, "E": 24}, {"columns": 32}),
+    ("dropout", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
 ]
 
 
@@ -90,14 +91,39 @@ def test_examples(
         assert running.error(g, r) < LIMIT[dtype]
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("int8_cache", "f16"), ("causal", "f32")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("int8_cache", "f16"), ("causal", "f32"), ("causal", "bf16")]
+)
 def test_rows_that_are_not_dense(name: str, dtype: str) -> None:
     sizes = {"B": 1, "H": 2, "HK": 2, "M": 30, "N": 70, "D": 17, "E": 24}
     sizes = {n: k for n, k in sizes.items() if name == "int8_cache" or n != "HK"}
     kernel, arrays = prepared(name, dtype, sizes)
     arrays |= {n: np.asfortranarray(arrays[n]) for n in "KV"}
-    got = running.run(kernel, arrays, dtype, sizes, columns=32)
+    got = running.run(kernel, arrays, dtype, sizes, columns=32, pieces=frozenset("QKV"))
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+
+
+def test_powers_of_any_base() -> None:
+    sizes = {"B": 1, "H": 4, "N": 90, "D": 16, "E": 16}
+    kernel, arrays = prepared("retention", "bf16", sizes)
+    arrays["decay"][:] = [-0.97, 0.0, 1 - 2.0**-12, 1.0]
+    got = running.run(kernel, arrays, "bf16", sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+def test_windows_that_all_rows_of_a_tile_decide_about() -> None:
+    kernel = tilec.compile(
+        "kernel kept(Q[H, M, D], K[H, N, D], V[H, N, E], keep: u8[M]) -> O[h, i, e]:\n"
+        "    S = sum[d](Q[h, i, d] * K[h, j, d])\n"
+        "    O = sum[j](softmax[j](S if keep[i] != 0 else -inf) * V[h, j, e])\n",
+        name="kept",
+    )
+    sizes = {"H": 1, "M": 200, "N": 70, "D": 16, "E": 16}
+    arrays = kernel.sample(3, dtype="f16", **sizes)
+    arrays["keep"][:] = np.arange(200) % 3 != 0
+    arrays["keep"][128:] = 0
+    got = running.run(kernel, arrays, "f16", sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
 def test_what_a_tile_cannot_hold_asks_for_the_exact_kernel() -> None:
