@@ -14,10 +14,10 @@ HEADERS = sorted((ROOT / "backends" / "cuda").rglob("*.cuh"))
 
 
 def generated(text: str) -> str:
-    """What was generated: a text without the headers, which are files of their own, and the version."""
+    """What was generated: a text without the headers, which are files of their own, the version and the folder."""
     for path in HEADERS:
         text = text.replace(path.read_text(encoding="utf-8"), f"// … {path.name}\n")
-    return text.replace(f"tilec {tilec.__version__}", "tilec")
+    return text.replace(f"tilec {tilec.__version__}", "tilec").replace(f"{ROOT}/", "")
 
 
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])

@@ -1,5 +1,5 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true
-// paged: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true,blocks=1,chain=true
+// paged: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true,blocks=1,chain=true
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -56,20 +56,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
     const int P,
     const int HK,
     const int MP,
+    const int most_heads,
     u32* __restrict__ counter,
     u32* __restrict__ redo) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const u32 shared = shared_address(memory);
   const int group = __shfl_sync(FULL, threadIdx.x >> 7, 0);
   if (threadIdx.x == 0) {
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98304 + 8 * n, 1);   // query_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98320 + 8 * n, 4);   // query_free
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98336 + 8 * n, 3);   // k_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98352 + 8 * n, 8);   // k_free
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98368 + 8 * n, 3);   // v_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98384 + 8 * n, 8);   // v_free
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98400 + 8 * n, 1);   // tile_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 98416 + 8 * n, 11);   // tile_free
+    for (int n = 0; n < 4; n++) barrier_init(shared + 114688 + 8 * n, 1);   // query_full
+    for (int n = 0; n < 4; n++) barrier_init(shared + 114720 + 8 * n, 4);   // query_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114752 + 8 * n, 3);   // k_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114768 + 8 * n, 8);   // k_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114784 + 8 * n, 3);   // v_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114800 + 8 * n, 8);   // v_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114816 + 8 * n, 1);   // tile_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114832 + 8 * n, 11);   // tile_free
     barriers_ready();
   }
   __syncthreads();
@@ -83,28 +84,55 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       int tile = blockIdx.x;
       for (int turn = 0;; turn++) {
-        int origin = -1, b = -1, h = -1;
+        int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
-          const int section = tile / (row_tiles * 16), place = tile - section * row_tiles * 16;
-          const int width = least<int>(16, heads - section * 16);
-          int head = section * 16 + place % width;
+          const int section = tile / (row_tiles * most_heads), place = tile - section * row_tiles * most_heads;
+          const int width = least<int>(most_heads, heads - section * most_heads);
+          int head = section * most_heads + place % width;
           origin = (row_tiles - 1 - place / width) * 128;
           h = head % (H); head /= H;
           b = head;
+          const int len_1 = len[(i64)b * len_stride0];  // load(b)   examples/paged.tile:5
+          const i64 t_6 = ((i64)P * MP);  // mul(MP, P)
+          const int i_first = origin;  // edge()
+          const int i_last = least<int>(origin + 128, M) - 1;  // edge()
+          const i64 t_38 = ((i64)len_1 - 1);  // sub(len_1, 1)
+          const i64 t_39 = ((i64)len_1 + i_first);  // add(len_1, i_first)
+          const i64 t_40 = (t_39 - M);  // sub(t_39, M)
+          const i64 t_41 = ((i64)len_1 + i_last);  // add(len_1, i_last)
+          const i64 t_42 = (t_41 - M);  // sub(t_41, M)
+          const i64 t_43 = least<i64>(t_38, t_42);  // min(t_38, t_42)
+          const i64 t_44 = least<i64>(t_38, t_40);  // min(t_38, t_40)
+          const i64 t_45 = (t_43 + 1);  // add(t_43, 1)
+          const i64 t_46 = least<i64>(t_6, t_45);  // min(t_6, t_45)
+          const i64 t_47 = (t_44 + 1);  // add(t_44, 1)
+          const i64 t_48 = least<i64>(t_6, t_47);  // min(t_6, t_47)
+          const i64 t_49 = (t_48 >> 7);  // floordiv(t_48, 128)
+          const i64 t_50 = (128 * t_49);  // mul(t_49, 128)
+          const i64 t_51 = greatest<i64>(0, t_50);  // max(0, t_50)
+          start_0 = (int)(0);
+          windows_0 = ((int)greatest<i64>(0, t_51 - start_0) + 127) / 128;
+          start_1 = (int)(t_51);
+          windows_1 = ((int)greatest<i64>(0, t_46 - start_1) + 127) / 128;
+          if (windows_0 + windows_1 == 0) { start_1 = 0; windows_1 = 1; }
         }
-        wait(shared + 98416 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
+        wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {
-          shared_put(shared + 98432 + 12 * (turn & 1), origin);
-          shared_put(shared + 98436 + 12 * (turn & 1), b);
-          shared_put(shared + 98440 + 12 * (turn & 1), h);
-          arrive(shared + 98400 + 8 * (turn & 1));
+          shared_put(shared + 114848 + 28 * (turn & 1), origin);
+          shared_put(shared + 114852 + 28 * (turn & 1), b);
+          shared_put(shared + 114856 + 28 * (turn & 1), h);
+          shared_put(shared + 114860 + 28 * (turn & 1), start_0);
+          shared_put(shared + 114864 + 28 * (turn & 1), windows_0);
+          shared_put(shared + 114868 + 28 * (turn & 1), start_1);
+          shared_put(shared + 114872 + 28 * (turn & 1), windows_1);
+          arrive(shared + 114816 + 8 * (turn & 1));
         }
         if (origin < 0) break;
         for (int w = 0; w < 2; w++) {
-          wait(shared + 98320 + 8 * w, (turn & 1) ^ 1);
+          wait(shared + 114720 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1) ^ 1);
           {
-            expect(shared + 98304 + 8 * w, 8192);
-            copy_in(shared + 0 + w * 8192, &q_map, shared + 98304 + 8 * w, 0, origin + w * 64, 0, (int)(b), (int)(h));
+            expect(shared + 114688 + 8 * ((turn & 1) * 2 + w), 8192);
+            copy_in(shared + 0 + ((turn & 1) * 2 + w) * 8192, &q_map, shared + 114688 + 8 * ((turn & 1) * 2 + w), 0, origin + w * 64, 0, (int)(b), (int)(h));
           }
         }
         {
@@ -120,53 +148,35 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
       Cursor<2> k_next(1);
       Cursor<2> v_next(1);
       for (int turn = 0;; turn++) {
-        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = __shfl_sync(FULL, shared_get(shared + 98432 + 12 * (turn & 1)), 0);
-        const int b = __shfl_sync(FULL, shared_get(shared + 98436 + 12 * (turn & 1)), 0);
-        const int h = __shfl_sync(FULL, shared_get(shared + 98440 + 12 * (turn & 1)), 0);
-        if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
+        wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
+        const int b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
+        const int h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
+        const int start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
+        const int windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
+        const int start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
+        const int windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
+        if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
         if (origin < 0) break;
-        const int t_2 = floor_div<int>(H, HK);  // floordiv(H, HK)   /tmp/wt/D/examples/paged.tile:4
-        const int len_1 = len[(i64)b * len_stride0];  // load(b)   /tmp/wt/D/examples/paged.tile:5
-        const int t_3 = floor_div<int>(h, t_2);  // floordiv(h, t_2)   /tmp/wt/D/examples/paged.tile:4
-        const i64 t_6 = ((i64)P * MP);  // mul(MP, P)
-        const int i_first = origin;  // edge()
-        const int i_last = least<int>(origin + 128, M) - 1;  // edge()
-        const i64 t_38 = ((i64)len_1 - 1);  // sub(len_1, 1)
-        const i64 t_39 = ((i64)len_1 + i_first);  // add(len_1, i_first)
-        const i64 t_40 = (t_39 - M);  // sub(t_39, M)
-        const i64 t_41 = ((i64)len_1 + i_last);  // add(len_1, i_last)
-        const i64 t_42 = (t_41 - M);  // sub(t_41, M)
-        const i64 t_43 = least<i64>(t_38, t_42);  // min(t_38, t_42)
-        const i64 t_44 = least<i64>(t_38, t_40);  // min(t_38, t_40)
-        const i64 t_45 = (t_43 + 1);  // add(t_43, 1)
-        const i64 t_46 = least<i64>(t_6, t_45);  // min(t_6, t_45)
-        const i64 t_47 = (t_44 + 1);  // add(t_44, 1)
-        const i64 t_48 = least<i64>(t_6, t_47);  // min(t_6, t_47)
-        const i64 t_49 = (t_48 >> 7);  // floordiv(t_48, 128)
-        const i64 t_50 = (128 * t_49);  // mul(t_49, 128)
-        const i64 t_51 = greatest<i64>(0, t_50);  // max(0, t_50)
-        const int start_0 = (int)(0);
-        const int windows_0 = ((int)greatest<i64>(0, t_51 - start_0) + 127) / 128;
-        const int start_1 = (int)(t_51);
-        const int windows_1 = ((int)greatest<i64>(0, t_46 - start_1) + 127) / 128;
+        const int t_2 = floor_div<int>(H, HK);  // floordiv(H, HK)   examples/paged.tile:4
+        const int t_3 = floor_div<int>(h, t_2);  // floordiv(h, t_2)   examples/paged.tile:4
 #pragma unroll 1
-        for (int n = 0; n < windows_0; n++) {
-          const int window = start_0 + n * 128;
+        for (int n = 0; n < windows_1; n++) {
+          const int window = start_1 + (windows_1 - 1 - n) * 128;
           {
-            wait(shared + 98352 + 8 * k_next.stage, k_next.parity);
+            wait(shared + 114768 + 8 * k_next.stage, k_next.parity);
             {
-              const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+              const u32 tile_place = shared + 32768 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
               if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own = ((u64)(i64)(t_55_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const u16* const k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_56_own) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own) * K_stride0 + (i64)(t_56_own) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+                  const int t_55_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own = ((u64)(i64)(t_55_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_56_own) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own) * K_stride0 + (i64)(t_56_own) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -183,9 +193,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own_ = ((u64)(i64)(t_55_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
+                  const int t_55_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own_ = ((u64)(i64)(t_55_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -199,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                         float k_1_two[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float k_1_x = ((u64)(i64)(page_2_here) < (u64)NP && (u64)(i64)(t_56_here) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here * K_stride0 + (i64)t_56_here * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+                          const float k_1_x = ((u64)(i64)(page_2_here) < (u64)NP && (u64)(i64)(t_56_here) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here * K_stride0 + (i64)t_56_here * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
                           k_1_two[column] = inside ? k_1_x : 0.f;
                         }
                         u32 part_0;
@@ -215,24 +225,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 98336 + 8 * k_next.stage);
+              arrive(shared + 114752 + 8 * k_next.stage);
             }
           }
           k_next.step();
           {
-            wait(shared + 98384 + 8 * v_next.stage, v_next.parity);
+            wait(shared + 114800 + 8 * v_next.stage, v_next.parity);
             {
-              const u32 tile_place = shared + 49152 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+              const u32 tile_place = shared + 65536 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
               if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own__ = ((u64)(i64)(t_55_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own__ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const u16* const v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_56_own__) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_56_own__) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+                  const int t_55_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own__ = ((u64)(i64)(t_55_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own__ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_56_own__) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_56_own__) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -249,9 +259,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own___ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own___ = ((u64)(i64)(t_55_own___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own___ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own___ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
+                  const int t_55_own___ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own___ = ((u64)(i64)(t_55_own___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own___ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own___ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -265,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                         float v_1_two[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float v_1_x = ((u64)(i64)(page_2_here_) < (u64)NP && (u64)(i64)(t_56_here_) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here_ * V_stride0 + (i64)t_56_here_ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+                          const float v_1_x = ((u64)(i64)(page_2_here_) < (u64)NP && (u64)(i64)(t_56_here_) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here_ * V_stride0 + (i64)t_56_here_ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
                           v_1_two[column] = inside ? v_1_x : 0.f;
                         }
                         u32 part_0_;
@@ -281,28 +291,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 98368 + 8 * v_next.stage);
+              arrive(shared + 114784 + 8 * v_next.stage);
             }
           }
           v_next.step();
         }
 #pragma unroll 1
-        for (int n = 0; n < windows_1; n++) {
-          const int window = start_1 + n * 128;
+        for (int n = 0; n < windows_0; n++) {
+          const int window = start_0 + (windows_0 - 1 - n) * 128;
           {
-            wait(shared + 98352 + 8 * k_next.stage, k_next.parity);
+            wait(shared + 114768 + 8 * k_next.stage, k_next.parity);
             {
-              const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+              const u32 tile_place = shared + 32768 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
               if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own____ = ((u64)(i64)(t_55_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own____ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const u16* const k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_56_own____) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_56_own____) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+                  const int t_55_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own____ = ((u64)(i64)(t_55_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own____ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_56_own____) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_56_own____) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -319,9 +329,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own_____ = ((u64)(i64)(t_55_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_____ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
+                  const int t_55_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own_____ = ((u64)(i64)(t_55_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_____ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -335,7 +345,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                         float k_1_two_[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float k_1_x_ = ((u64)(i64)(page_2_here__) < (u64)NP && (u64)(i64)(t_56_here__) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here__ * K_stride0 + (i64)t_56_here__ * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+                          const float k_1_x_ = ((u64)(i64)(page_2_here__) < (u64)NP && (u64)(i64)(t_56_here__) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here__ * K_stride0 + (i64)t_56_here__ * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
                           k_1_two_[column] = inside ? k_1_x_ : 0.f;
                         }
                         u32 part_0__;
@@ -351,24 +361,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 98336 + 8 * k_next.stage);
+              arrive(shared + 114752 + 8 * k_next.stage);
             }
           }
           k_next.step();
           {
-            wait(shared + 98384 + 8 * v_next.stage, v_next.parity);
+            wait(shared + 114800 + 8 * v_next.stage, v_next.parity);
             {
-              const u32 tile_place = shared + 49152 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+              const u32 tile_place = shared + 65536 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
               if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own______ = ((u64)(i64)(t_55_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own______ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const u16* const v_1_row_ = own_inside && (u64)(i64)(page_2_own______) < (u64)NP && (u64)(i64)(t_56_own______) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own______) * V_stride0 + (i64)(t_56_own______) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+                  const int t_55_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own______ = ((u64)(i64)(t_55_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own______ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const v_1_row_ = own_inside && (u64)(i64)(page_2_own______) < (u64)NP && (u64)(i64)(t_56_own______) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own______) * V_stride0 + (i64)(t_56_own______) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -385,9 +395,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own_______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/D/examples/paged.tile:4
-                  const int page_2_own_______ = ((u64)(i64)(t_55_own_______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_______ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/D/examples/paged.tile:4
-                  const int t_56_own_______ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/D/examples/paged.tile:4
+                  const int t_55_own_______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own_______ = ((u64)(i64)(t_55_own_______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_______ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
+                  const int t_56_own_______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -401,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                         float v_1_two_[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float v_1_x_ = ((u64)(i64)(page_2_here___) < (u64)NP && (u64)(i64)(t_56_here___) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here___ * V_stride0 + (i64)t_56_here___ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+                          const float v_1_x_ = ((u64)(i64)(page_2_here___) < (u64)NP && (u64)(i64)(t_56_here___) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here___ * V_stride0 + (i64)t_56_here___ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
                           v_1_two_[column] = inside ? v_1_x_ : 0.f;
                         }
                         u32 part_0___;
@@ -417,7 +427,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 98368 + 8 * v_next.stage);
+              arrive(shared + 114784 + 8 * v_next.stage);
             }
           }
           v_next.step();
@@ -430,451 +440,425 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
     const int w = group - 1;
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
     const u64 q_rows = rows_descriptor(shared + 0 + w * 8192);
-    const u64 k_rows = rows_descriptor(shared + 16384);
+    const u64 k_rows = rows_descriptor(shared + 32768);
     Cursor<2> k_ahead(0);
-    const u64 v_columns = columns_descriptor(shared + 49152, 16384);
+    const u64 v_columns = columns_descriptor(shared + 65536, 16384);
     Cursor<2> v_late(0);
     float t_5[64];
     u32 t_36_packed[32];
     float O_1[32];
     if (w == 1) named_arrive(1, 256);   // the first turn is that of warpgroup 0
     int turn = 0;
-    wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = __shfl_sync(FULL, shared_get(shared + 98432 + 12 * (turn & 1)), 0);
-    int b = __shfl_sync(FULL, shared_get(shared + 98436 + 12 * (turn & 1)), 0);
-    int h = __shfl_sync(FULL, shared_get(shared + 98440 + 12 * (turn & 1)), 0);
-    if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
+    wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
+    int origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
+    int b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
+    int h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
+    int start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
+    int windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
+    int start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
+    int windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
+    if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
+    wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
+    wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+    group_fence();
+    pin(t_5);
+    rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+    group_commit();
     while (origin >= 0) {
-      int next_origin, next_b, next_h;
       int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
-      const int len_1 = len[(i64)b * len_stride0];  // load(b)   /tmp/wt/D/examples/paged.tile:5
-      const i64 t_8 = ((i64)len_1 - M);  // sub(len_1, M)   /tmp/wt/D/examples/paged.tile:5
-      i64 t_9[2]; ROWS t_9[r] = (t_8 + row_i[r]);  // add(t_8, i)   /tmp/wt/D/examples/paged.tile:5
-      const i64 t_6 = ((i64)P * MP);  // mul(MP, P)
-      const int i_first = origin;  // edge()
-      const int i_last = least<int>(origin + 128, M) - 1;  // edge()
-      const i64 t_38 = ((i64)len_1 - 1);  // sub(len_1, 1)
-      const i64 t_39 = ((i64)len_1 + i_first);  // add(len_1, i_first)
-      const i64 t_40 = (t_39 - M);  // sub(t_39, M)
-      const i64 t_41 = ((i64)len_1 + i_last);  // add(len_1, i_last)
-      const i64 t_42 = (t_41 - M);  // sub(t_41, M)
-      const i64 t_43 = least<i64>(t_38, t_42);  // min(t_38, t_42)
-      const i64 t_44 = least<i64>(t_38, t_40);  // min(t_38, t_40)
-      const i64 t_45 = (t_43 + 1);  // add(t_43, 1)
-      const i64 t_46 = least<i64>(t_6, t_45);  // min(t_6, t_45)
-      const i64 t_47 = (t_44 + 1);  // add(t_44, 1)
-      const i64 t_48 = least<i64>(t_6, t_47);  // min(t_6, t_47)
-      const i64 t_49 = (t_48 >> 7);  // floordiv(t_48, 128)
-      const i64 t_50 = (128 * t_49);  // mul(t_49, 128)
-      const i64 t_51 = greatest<i64>(0, t_50);  // max(0, t_50)
-      const int start_0 = (int)(0);
-      const int windows_0 = ((int)greatest<i64>(0, t_51 - start_0) + 127) / 128;
-      const int start_1 = (int)(t_51);
-      const int windows_1 = ((int)greatest<i64>(0, t_46 - start_1) + 127) / 128;
+      const int len_1 = len[(i64)b * len_stride0];  // load(b)   examples/paged.tile:5
+      const i64 t_8 = ((i64)len_1 - M);  // sub(len_1, M)   examples/paged.tile:5
+      i64 t_9[2]; ROWS t_9[r] = (t_8 + row_i[r]);  // add(t_8, i)   examples/paged.tile:5
       float m[2]; ROWS m[r] = NEG_INF;
       float l[2]; ROWS l[r] = 0.0f;
       clear(O_1);
       int begin_0 = 0, begin_1 = 0;
-      if (windows_0 + windows_1 > 0) {
-        wait(shared + 98304 + 8 * w, turn & 1);
-        wait(shared + 98336 + 8 * k_ahead.stage, k_ahead.parity);
+      group_wait<0>();
+      pin(t_5);
+      if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+      k_ahead.step();
+      if (windows_1 > 0) {
+        begin_1 = 1;
+        const int window = start_1 + (windows_1 - 1 - 0) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int rest = ((i64)P * MP) - stream_lane;
+        {
+          float guess[4];
+          const int c = 0;
+          u32 counting_[2];
+          ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+          EACH {
+            const int r = x >> 1, column = x & 1;
+            const float t_15_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            guess[x] = (t_15_x * 0.18033688f);
+          }
+          ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
+        }
+        float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
+        float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
+        u32 counting__[2];
+        ROWS counting__[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_15_x_ = (((counting__[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            t_5[4 * c + x] = t_15_x_;
+          }
+        }
+        float t_33_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_32_four[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_31_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   examples/paged.tile:5
+            const float t_32_x = exp2_(t_31_x);  // exp2(t_31)   examples/paged.tile:5
+            t_32_four[x] = t_32_x;
+            t_33_part[x] = t_33_part[x] + t_32_x;
+          }
+          t_36_packed[2 * c] = pack_f16(t_32_four[0], t_32_four[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_32_four[2], t_32_four[3]);
+        }
+        float t_33[2]; ROWS t_33[r] = t_33_part[2 * r] + t_33_part[2 * r + 1];
+        float m_6[2];
+        float l_8[2];
+        if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
+          float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   examples/paged.tile:5
+          ROWS m_6[r] = m[r];
+          ROWS l_8[r] = l_7[r];
+        } else {
+          float t_4_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_4_part[x] = fmaxf(t_4_part[x], t_5[4 * c + x]);
+            }
+          }
+          float t_4[2]; ROWS t_4[r] = quad_max(fmaxf(t_4_part[2 * r], t_4_part[2 * r + 1])) * 0.18033688f;
+          float m_1[2]; ROWS m_1[r] = max_nan(m[r], t_4[r]);  // max(m_0, t_4)   examples/paged.tile:5
+          float t_18[2]; ROWS t_18[r] = min_nan(m_1[r], 3.4028235e+38f);  // min(m_1, 3.4028234663852886e+38)   examples/paged.tile:5
+          float r_[2]; ROWS r_[r] = max_nan(t_18[r], -3.4028235e+38f);  // max(t_18, -3.4028234663852886e+38)   examples/paged.tile:5
+          float t_21[2]; ROWS t_21[r] = (r_1[r] - r_[r]);  // sub(r_1, r)   examples/paged.tile:5
+          float alpha[2]; ROWS alpha[r] = exp2_(t_21[r]);  // exp2(t_21)   examples/paged.tile:5
+          float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   examples/paged.tile:5
+          float t_19_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_17_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_16_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_[r]));  // sub(t_15, r)   examples/paged.tile:5
+              const float t_17_x = exp2_(t_16_x);  // exp2(t_16)   examples/paged.tile:5
+              t_17_four[x] = t_17_x;
+              t_19_part[x] = t_19_part[x] + t_17_x;
+            }
+            t_36_packed[2 * c] = pack_f16(t_17_four[0], t_17_four[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_17_four[2], t_17_four[3]);
+          }
+          float t_19[2]; ROWS t_19[r] = t_19_part[2 * r] + t_19_part[2 * r + 1];
+          float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   examples/paged.tile:5
+          ROWS m_6[r] = m_1[r];
+          ROWS l_8[r] = l_1[r];
+        }
+        ROWS m[r] = m_6[r];
+        ROWS l[r] = l_8[r];
+      }
+      else {
+        begin_0 = 1;
+        const int window = start_0 + (windows_0 - 1 - 0) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        {
+          float guess_[4];
+          const int c = 0;
+          EACH {
+            const int r = x >> 1, column = x & 1;
+            const float t_58_x = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
+            guess_[x] = t_58_x;
+          }
+          ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
+        }
+        float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/paged.tile:5
+        float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   examples/paged.tile:5
+        float t_26_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_13_four[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_58_x_ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
+            const float t_12_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   examples/paged.tile:5
+            const float t_13_x = exp2_(t_12_x);  // exp2(t_12)   examples/paged.tile:5
+            t_13_four[x] = t_13_x;
+            t_26_part[x] = t_26_part[x] + t_13_x;
+          }
+          t_36_packed[2 * c] = pack_f16(t_13_four[0], t_13_four[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_13_four[2], t_13_four[3]);
+        }
+        float t_26[2]; ROWS t_26[r] = t_26_part[2 * r] + t_26_part[2 * r + 1];
+        float m_5[2];
+        float l_6[2];
+        if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
+          float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   examples/paged.tile:5
+          ROWS m_5[r] = m[r];
+          ROWS l_6[r] = l_5[r];
+        } else {
+          float t_59_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_59_part[x] = fmaxf(t_59_part[x], t_5[4 * c + x]);
+            }
+          }
+          float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part[2 * r], t_59_part[2 * r + 1])) * 0.18033688f;
+          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   examples/paged.tile:5
+          float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   examples/paged.tile:5
+          float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   examples/paged.tile:5
+          float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   examples/paged.tile:5
+          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   examples/paged.tile:5
+          float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
+          float t_63_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_62_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_58_x__ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
+              const float t_61_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   examples/paged.tile:5
+              const float t_62_x = exp2_(t_61_x);  // exp2(t_61)   examples/paged.tile:5
+              t_62_four[x] = t_62_x;
+              t_63_part[x] = t_63_part[x] + t_62_x;
+            }
+            t_36_packed[2 * c] = pack_f16(t_62_four[0], t_62_four[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_62_four[2], t_62_four[3]);
+          }
+          float t_63[2]; ROWS t_63[r] = t_63_part[2 * r] + t_63_part[2 * r + 1];
+          float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   examples/paged.tile:5
+          ROWS m_5[r] = m_4[r];
+          ROWS l_6[r] = l_4[r];
+        }
+        ROWS m[r] = m_5[r];
+        ROWS l[r] = l_6[r];
+      }
+#pragma unroll 1
+      for (int n = begin_1; n < windows_1; n++) {
+        const int window = start_1 + (windows_1 - 1 - n) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int rest = ((i64)P * MP) - stream_lane;
+        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+        named_sync(1 + w, 256);
         group_fence();
         pin(t_5);
-        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows, k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
         group_commit();
-        group_wait<0>();
-        pin(t_5);
-        if (lane == 0) arrive(shared + 98352 + 8 * k_ahead.stage);
-        k_ahead.step();
-        if (windows_0 > 0) {
-          begin_0 = 1;
-          const int window = start_0 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
-          {
-            float guess[4];
-            const int c = 0;
-            EACH {
-              const int r = x >> 1, column = x & 1;
-              const float t_58_x = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/D/examples/paged.tile:4
-              guess[x] = t_58_x;
-            }
-            ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
-          }
-          float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-          float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-          float t_26_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            float t_13_four[4];
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_58_x_ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/D/examples/paged.tile:4
-              const float t_12_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   /tmp/wt/D/examples/paged.tile:5
-              const float t_13_x = exp2_(t_12_x);  // exp2(t_12)   /tmp/wt/D/examples/paged.tile:5
-              t_13_four[x] = t_13_x;
-              t_26_part[x] = t_26_part[x] + t_13_x;
-            }
-            t_36_packed[2 * c] = pack_f16(t_13_four[0], t_13_four[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_13_four[2], t_13_four[3]);
-          }
-          float t_26[2]; ROWS t_26[r] = t_26_part[2 * r] + t_26_part[2 * r + 1];
-          float m_5[2];
-          float l_6[2];
-          if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
-            float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   /tmp/wt/D/examples/paged.tile:5
-            ROWS m_5[r] = m[r];
-            ROWS l_6[r] = l_5[r];
-          } else {
-            float t_59_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                t_59_part[x] = fmaxf(t_59_part[x], t_5[4 * c + x]);
-              }
-            }
-            float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part[2 * r], t_59_part[2 * r + 1])) * 0.18033688f;
-            float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   /tmp/wt/D/examples/paged.tile:5
-            float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   /tmp/wt/D/examples/paged.tile:5
-            float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   /tmp/wt/D/examples/paged.tile:5
-            float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   /tmp/wt/D/examples/paged.tile:5
-            float t_63_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              float t_62_four[4];
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                const float t_58_x__ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/D/examples/paged.tile:4
-                const float t_61_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   /tmp/wt/D/examples/paged.tile:5
-                const float t_62_x = exp2_(t_61_x);  // exp2(t_61)   /tmp/wt/D/examples/paged.tile:5
-                t_62_four[x] = t_62_x;
-                t_63_part[x] = t_63_part[x] + t_62_x;
-              }
-              t_36_packed[2 * c] = pack_f16(t_62_four[0], t_62_four[1]);
-              t_36_packed[2 * c + 1] = pack_f16(t_62_four[2], t_62_four[3]);
-            }
-            float t_63[2]; ROWS t_63[r] = t_63_part[2 * r] + t_63_part[2 * r + 1];
-            float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   /tmp/wt/D/examples/paged.tile:5
-            ROWS m_5[r] = m_4[r];
-            ROWS l_6[r] = l_4[r];
-          }
-          ROWS m[r] = m_5[r];
-          ROWS l[r] = l_6[r];
-        }
-        else {
-          begin_1 = 1;
-          const int window = start_1 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
-          const int rest = ((i64)P * MP) - stream_lane;
-          {
-            float guess_[4];
-            const int c = 0;
-            EACH {
-              const int r = x >> 1, column = x & 1;
-              const bool t_7_x = (column < len_1 - stream_lane);  // lt(j, len_1)   /tmp/wt/D/examples/paged.tile:5
-              const bool t_10_x = (column <= narrow(t_9[r]) - stream_lane);  // le(j, t_9)   /tmp/wt/D/examples/paged.tile:5
-              const bool t_11_x = (t_7_x && t_10_x);  // and(t_7, t_10)   /tmp/wt/D/examples/paged.tile:5
-              const float t_15_x = ((t_11_x && column < rest) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   /tmp/wt/D/examples/paged.tile:4
-              guess_[x] = (t_15_x * 0.18033688f);
-            }
-            ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
-          }
-          float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-          float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              const bool t_7_x_ = (column < len_1 - stream_lane);  // lt(j, len_1)   /tmp/wt/D/examples/paged.tile:5
-              const bool t_10_x_ = (column <= narrow(t_9[r]) - stream_lane);  // le(j, t_9)   /tmp/wt/D/examples/paged.tile:5
-              const bool t_11_x_ = (t_7_x_ && t_10_x_);  // and(t_7, t_10)   /tmp/wt/D/examples/paged.tile:5
-              const float t_15_x_ = ((t_11_x_ && column < rest) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   /tmp/wt/D/examples/paged.tile:4
-              t_5[4 * c + x] = t_15_x_;
-            }
-          }
-          float t_33_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            float t_32_four[4];
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_31_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   /tmp/wt/D/examples/paged.tile:5
-              const float t_32_x = exp2_(t_31_x);  // exp2(t_31)   /tmp/wt/D/examples/paged.tile:5
-              t_32_four[x] = t_32_x;
-              t_33_part[x] = t_33_part[x] + t_32_x;
-            }
-            t_36_packed[2 * c] = pack_f16(t_32_four[0], t_32_four[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_32_four[2], t_32_four[3]);
-          }
-          float t_33[2]; ROWS t_33[r] = t_33_part[2 * r] + t_33_part[2 * r + 1];
-          float m_6[2];
-          float l_8[2];
-          if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
-            float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   /tmp/wt/D/examples/paged.tile:5
-            ROWS m_6[r] = m[r];
-            ROWS l_8[r] = l_7[r];
-          } else {
-            float t_4_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                t_4_part[x] = fmaxf(t_4_part[x], t_5[4 * c + x]);
-              }
-            }
-            float t_4[2]; ROWS t_4[r] = quad_max(fmaxf(t_4_part[2 * r], t_4_part[2 * r + 1])) * 0.18033688f;
-            float m_1[2]; ROWS m_1[r] = max_nan(m[r], t_4[r]);  // max(m_0, t_4)   /tmp/wt/D/examples/paged.tile:5
-            float t_18[2]; ROWS t_18[r] = min_nan(m_1[r], 3.4028235e+38f);  // min(m_1, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float r_[2]; ROWS r_[r] = max_nan(t_18[r], -3.4028235e+38f);  // max(t_18, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float t_21[2]; ROWS t_21[r] = (r_1[r] - r_[r]);  // sub(r_1, r)   /tmp/wt/D/examples/paged.tile:5
-            float alpha[2]; ROWS alpha[r] = exp2_(t_21[r]);  // exp2(t_21)   /tmp/wt/D/examples/paged.tile:5
-            float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   /tmp/wt/D/examples/paged.tile:5
-            float t_19_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              float t_17_four[4];
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                const float t_16_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_[r]));  // sub(t_15, r)   /tmp/wt/D/examples/paged.tile:5
-                const float t_17_x = exp2_(t_16_x);  // exp2(t_16)   /tmp/wt/D/examples/paged.tile:5
-                t_17_four[x] = t_17_x;
-                t_19_part[x] = t_19_part[x] + t_17_x;
-              }
-              t_36_packed[2 * c] = pack_f16(t_17_four[0], t_17_four[1]);
-              t_36_packed[2 * c + 1] = pack_f16(t_17_four[2], t_17_four[3]);
-            }
-            float t_19[2]; ROWS t_19[r] = t_19_part[2 * r] + t_19_part[2 * r + 1];
-            float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   /tmp/wt/D/examples/paged.tile:5
-            ROWS m_6[r] = m_1[r];
-            ROWS l_8[r] = l_1[r];
-          }
-          ROWS m[r] = m_6[r];
-          ROWS l[r] = l_8[r];
-        }
-#pragma unroll 1
-        for (int n = begin_0; n < windows_0; n++) {
-          const int window = start_0 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
-          wait(shared + 98336 + 8 * k_ahead.stage, k_ahead.parity);
-          named_sync(1 + w, 256);
-          group_fence();
-          pin(t_5);
-          rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows, k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
-          group_commit();
-          wait(shared + 98368 + 8 * v_late.stage, v_late.parity);
-          group_fence();
-          pin(O_1);
-          pin(t_36_packed);
-          weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
-          group_commit();
-          named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
-          group_wait<1>();
-          pin(t_5);
-          if (lane == 0) arrive(shared + 98352 + 8 * k_ahead.stage);
-          k_ahead.step();
-          float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-          float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-          group_wait<0>();
-          pin(O_1);
-          pin(t_36_packed);
-          if (lane == 0) arrive(shared + 98384 + 8 * v_late.stage);
-          v_late.step();
-          float t_26_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            float t_13_four_[4];
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_58_x___ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/D/examples/paged.tile:4
-              const float t_12_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   /tmp/wt/D/examples/paged.tile:5
-              const float t_13_x_ = exp2_(t_12_x_);  // exp2(t_12)   /tmp/wt/D/examples/paged.tile:5
-              t_13_four_[x] = t_13_x_;
-              t_26_part_[x] = t_26_part_[x] + t_13_x_;
-            }
-            t_36_packed[2 * c] = pack_f16(t_13_four_[0], t_13_four_[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_13_four_[2], t_13_four_[3]);
-          }
-          float t_26[2]; ROWS t_26[r] = t_26_part_[2 * r] + t_26_part_[2 * r + 1];
-          float m_5[2];
-          float l_6[2];
-          if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
-            float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   /tmp/wt/D/examples/paged.tile:5
-            ROWS m_5[r] = m[r];
-            ROWS l_6[r] = l_5[r];
-          } else {
-            float t_59_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                t_59_part_[x] = fmaxf(t_59_part_[x], t_5[4 * c + x]);
-              }
-            }
-            float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part_[2 * r], t_59_part_[2 * r + 1])) * 0.18033688f;
-            float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   /tmp/wt/D/examples/paged.tile:5
-            float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   /tmp/wt/D/examples/paged.tile:5
-            float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   /tmp/wt/D/examples/paged.tile:5
-            float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   /tmp/wt/D/examples/paged.tile:5
-            float t_63_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              float t_62_four_[4];
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                const float t_58_x____ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/D/examples/paged.tile:4
-                const float t_61_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   /tmp/wt/D/examples/paged.tile:5
-                const float t_62_x_ = exp2_(t_61_x_);  // exp2(t_61)   /tmp/wt/D/examples/paged.tile:5
-                t_62_four_[x] = t_62_x_;
-                t_63_part_[x] = t_63_part_[x] + t_62_x_;
-              }
-              t_36_packed[2 * c] = pack_f16(t_62_four_[0], t_62_four_[1]);
-              t_36_packed[2 * c + 1] = pack_f16(t_62_four_[2], t_62_four_[3]);
-            }
-            float t_63[2]; ROWS t_63[r] = t_63_part_[2 * r] + t_63_part_[2 * r + 1];
-            float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   /tmp/wt/D/examples/paged.tile:5
-            scale(O_1, alpha_1);  // mul(O_1_1, alpha_1)   /tmp/wt/D/examples/paged.tile:6
-            ROWS m_5[r] = m_4[r];
-            ROWS l_6[r] = l_4[r];
-          }
-          ROWS m[r] = m_5[r];
-          ROWS l[r] = l_6[r];
-        }
-#pragma unroll 1
-        for (int n = begin_1; n < windows_1; n++) {
-          const int window = start_1 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
-          const int rest = ((i64)P * MP) - stream_lane;
-          wait(shared + 98336 + 8 * k_ahead.stage, k_ahead.parity);
-          named_sync(1 + w, 256);
-          group_fence();
-          pin(t_5);
-          rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows, k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
-          group_commit();
-          wait(shared + 98368 + 8 * v_late.stage, v_late.parity);
-          group_fence();
-          pin(O_1);
-          pin(t_36_packed);
-          weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
-          group_commit();
-          named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
-          group_wait<1>();
-          pin(t_5);
-          if (lane == 0) arrive(shared + 98352 + 8 * k_ahead.stage);
-          k_ahead.step();
-          float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-          float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              const bool t_7_x__ = (column < len_1 - stream_lane);  // lt(j, len_1)   /tmp/wt/D/examples/paged.tile:5
-              const bool t_10_x__ = (column <= narrow(t_9[r]) - stream_lane);  // le(j, t_9)   /tmp/wt/D/examples/paged.tile:5
-              const bool t_11_x__ = (t_7_x__ && t_10_x__);  // and(t_7, t_10)   /tmp/wt/D/examples/paged.tile:5
-              const float t_15_x__ = ((t_11_x__ && column < rest) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   /tmp/wt/D/examples/paged.tile:4
-              t_5[4 * c + x] = t_15_x__;
-            }
-          }
-          group_wait<0>();
-          pin(O_1);
-          pin(t_36_packed);
-          if (lane == 0) arrive(shared + 98384 + 8 * v_late.stage);
-          v_late.step();
-          float t_33_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            float t_32_four_[4];
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_31_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   /tmp/wt/D/examples/paged.tile:5
-              const float t_32_x_ = exp2_(t_31_x_);  // exp2(t_31)   /tmp/wt/D/examples/paged.tile:5
-              t_32_four_[x] = t_32_x_;
-              t_33_part_[x] = t_33_part_[x] + t_32_x_;
-            }
-            t_36_packed[2 * c] = pack_f16(t_32_four_[0], t_32_four_[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_32_four_[2], t_32_four_[3]);
-          }
-          float t_33[2]; ROWS t_33[r] = t_33_part_[2 * r] + t_33_part_[2 * r + 1];
-          float m_6[2];
-          float l_8[2];
-          if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
-            float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   /tmp/wt/D/examples/paged.tile:5
-            ROWS m_6[r] = m[r];
-            ROWS l_8[r] = l_7[r];
-          } else {
-            float t_4_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                t_4_part_[x] = fmaxf(t_4_part_[x], t_5[4 * c + x]);
-              }
-            }
-            float t_4[2]; ROWS t_4[r] = quad_max(fmaxf(t_4_part_[2 * r], t_4_part_[2 * r + 1])) * 0.18033688f;
-            float m_1[2]; ROWS m_1[r] = max_nan(m[r], t_4[r]);  // max(m_0, t_4)   /tmp/wt/D/examples/paged.tile:5
-            float t_18[2]; ROWS t_18[r] = min_nan(m_1[r], 3.4028235e+38f);  // min(m_1, 3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float r_[2]; ROWS r_[r] = max_nan(t_18[r], -3.4028235e+38f);  // max(t_18, -3.4028234663852886e+38)   /tmp/wt/D/examples/paged.tile:5
-            float t_21[2]; ROWS t_21[r] = (r_1[r] - r_[r]);  // sub(r_1, r)   /tmp/wt/D/examples/paged.tile:5
-            float alpha[2]; ROWS alpha[r] = exp2_(t_21[r]);  // exp2(t_21)   /tmp/wt/D/examples/paged.tile:5
-            float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   /tmp/wt/D/examples/paged.tile:5
-            float t_19_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   /tmp/wt/D/examples/paged.tile:5
-#pragma unroll
-            for (int c = 0; c < 16; c++) {
-              float t_17_four_[4];
-              EACH {
-                const int r = x >> 1, column = 8 * c + (x & 1);
-                const float t_16_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_[r]));  // sub(t_15, r)   /tmp/wt/D/examples/paged.tile:5
-                const float t_17_x_ = exp2_(t_16_x_);  // exp2(t_16)   /tmp/wt/D/examples/paged.tile:5
-                t_17_four_[x] = t_17_x_;
-                t_19_part_[x] = t_19_part_[x] + t_17_x_;
-              }
-              t_36_packed[2 * c] = pack_f16(t_17_four_[0], t_17_four_[1]);
-              t_36_packed[2 * c + 1] = pack_f16(t_17_four_[2], t_17_four_[3]);
-            }
-            float t_19[2]; ROWS t_19[r] = t_19_part_[2 * r] + t_19_part_[2 * r + 1];
-            float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   /tmp/wt/D/examples/paged.tile:5
-            scale(O_1, alpha);  // mul(O_1_0, alpha)   /tmp/wt/D/examples/paged.tile:6
-            ROWS m_6[r] = m_1[r];
-            ROWS l_8[r] = l_1[r];
-          }
-          ROWS m[r] = m_6[r];
-          ROWS l[r] = l_8[r];
-        }
-        if (lane == 0) arrive(shared + 98320 + 8 * w);
-        wait(shared + 98368 + 8 * v_late.stage, v_late.parity);
+        wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
         group_fence();
         pin(O_1);
         pin(t_36_packed);
         weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
         group_commit();
-        turn++;
-        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
-        next_origin = __shfl_sync(FULL, shared_get(shared + 98432 + 12 * (turn & 1)), 0);
-        next_b = __shfl_sync(FULL, shared_get(shared + 98436 + 12 * (turn & 1)), 0);
-        next_h = __shfl_sync(FULL, shared_get(shared + 98440 + 12 * (turn & 1)), 0);
-        if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
+        named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
+        group_wait<1>();
+        pin(t_5);
+        if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+        k_ahead.step();
+        float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
+        float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
+        u32 counting___[2];
+        ROWS counting___[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_15_x__ = (((counting___[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            t_5[4 * c + x] = t_15_x__;
+          }
+        }
         group_wait<0>();
         pin(O_1);
         pin(t_36_packed);
-        if (lane == 0) arrive(shared + 98384 + 8 * v_late.stage);
+        if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
         v_late.step();
+        float t_33_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_32_four_[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_31_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   examples/paged.tile:5
+            const float t_32_x_ = exp2_(t_31_x_);  // exp2(t_31)   examples/paged.tile:5
+            t_32_four_[x] = t_32_x_;
+            t_33_part_[x] = t_33_part_[x] + t_32_x_;
+          }
+          t_36_packed[2 * c] = pack_f16(t_32_four_[0], t_32_four_[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_32_four_[2], t_32_four_[3]);
+        }
+        float t_33[2]; ROWS t_33[r] = t_33_part_[2 * r] + t_33_part_[2 * r + 1];
+        float m_6[2];
+        float l_8[2];
+        if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
+          float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   examples/paged.tile:5
+          ROWS m_6[r] = m[r];
+          ROWS l_8[r] = l_7[r];
+        } else {
+          float t_4_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_4_part_[x] = fmaxf(t_4_part_[x], t_5[4 * c + x]);
+            }
+          }
+          float t_4[2]; ROWS t_4[r] = quad_max(fmaxf(t_4_part_[2 * r], t_4_part_[2 * r + 1])) * 0.18033688f;
+          float m_1[2]; ROWS m_1[r] = max_nan(m[r], t_4[r]);  // max(m_0, t_4)   examples/paged.tile:5
+          float t_18[2]; ROWS t_18[r] = min_nan(m_1[r], 3.4028235e+38f);  // min(m_1, 3.4028234663852886e+38)   examples/paged.tile:5
+          float r_[2]; ROWS r_[r] = max_nan(t_18[r], -3.4028235e+38f);  // max(t_18, -3.4028234663852886e+38)   examples/paged.tile:5
+          float t_21[2]; ROWS t_21[r] = (r_1[r] - r_[r]);  // sub(r_1, r)   examples/paged.tile:5
+          float alpha[2]; ROWS alpha[r] = exp2_(t_21[r]);  // exp2(t_21)   examples/paged.tile:5
+          float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   examples/paged.tile:5
+          float t_19_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_17_four_[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_16_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_[r]));  // sub(t_15, r)   examples/paged.tile:5
+              const float t_17_x_ = exp2_(t_16_x_);  // exp2(t_16)   examples/paged.tile:5
+              t_17_four_[x] = t_17_x_;
+              t_19_part_[x] = t_19_part_[x] + t_17_x_;
+            }
+            t_36_packed[2 * c] = pack_f16(t_17_four_[0], t_17_four_[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_17_four_[2], t_17_four_[3]);
+          }
+          float t_19[2]; ROWS t_19[r] = t_19_part_[2 * r] + t_19_part_[2 * r + 1];
+          float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   examples/paged.tile:5
+          scale(O_1, alpha);  // mul(O_1_0, alpha)   examples/paged.tile:6
+          ROWS m_6[r] = m_1[r];
+          ROWS l_8[r] = l_1[r];
+        }
+        ROWS m[r] = m_6[r];
+        ROWS l[r] = l_8[r];
       }
-      else {
-        wait(shared + 98304 + 8 * w, turn & 1);
-        if (lane == 0) arrive(shared + 98320 + 8 * w);
-        turn++;
-        wait(shared + 98400 + 8 * (turn & 1), (turn >> 1) & 1);
-        next_origin = __shfl_sync(FULL, shared_get(shared + 98432 + 12 * (turn & 1)), 0);
-        next_b = __shfl_sync(FULL, shared_get(shared + 98436 + 12 * (turn & 1)), 0);
-        next_h = __shfl_sync(FULL, shared_get(shared + 98440 + 12 * (turn & 1)), 0);
-        if (lane == 0) arrive(shared + 98416 + 8 * (turn & 1));
+#pragma unroll 1
+      for (int n = begin_0; n < windows_0; n++) {
+        const int window = start_0 + (windows_0 - 1 - n) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+        named_sync(1 + w, 256);
+        group_fence();
+        pin(t_5);
+        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+        group_commit();
+        wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
+        group_fence();
+        pin(O_1);
+        pin(t_36_packed);
+        weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
+        group_commit();
+        named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
+        group_wait<1>();
+        pin(t_5);
+        if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+        k_ahead.step();
+        float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/paged.tile:5
+        float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   examples/paged.tile:5
+        group_wait<0>();
+        pin(O_1);
+        pin(t_36_packed);
+        if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
+        v_late.step();
+        float t_26_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_13_four_[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_58_x___ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
+            const float t_12_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   examples/paged.tile:5
+            const float t_13_x_ = exp2_(t_12_x_);  // exp2(t_12)   examples/paged.tile:5
+            t_13_four_[x] = t_13_x_;
+            t_26_part_[x] = t_26_part_[x] + t_13_x_;
+          }
+          t_36_packed[2 * c] = pack_f16(t_13_four_[0], t_13_four_[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_13_four_[2], t_13_four_[3]);
+        }
+        float t_26[2]; ROWS t_26[r] = t_26_part_[2 * r] + t_26_part_[2 * r + 1];
+        float m_5[2];
+        float l_6[2];
+        if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
+          float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   examples/paged.tile:5
+          ROWS m_5[r] = m[r];
+          ROWS l_6[r] = l_5[r];
+        } else {
+          float t_59_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_59_part_[x] = fmaxf(t_59_part_[x], t_5[4 * c + x]);
+            }
+          }
+          float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part_[2 * r], t_59_part_[2 * r + 1])) * 0.18033688f;
+          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   examples/paged.tile:5
+          float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   examples/paged.tile:5
+          float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   examples/paged.tile:5
+          float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   examples/paged.tile:5
+          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   examples/paged.tile:5
+          float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
+          float t_63_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_62_four_[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_58_x____ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
+              const float t_61_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   examples/paged.tile:5
+              const float t_62_x_ = exp2_(t_61_x_);  // exp2(t_61)   examples/paged.tile:5
+              t_62_four_[x] = t_62_x_;
+              t_63_part_[x] = t_63_part_[x] + t_62_x_;
+            }
+            t_36_packed[2 * c] = pack_f16(t_62_four_[0], t_62_four_[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_62_four_[2], t_62_four_[3]);
+          }
+          float t_63[2]; ROWS t_63[r] = t_63_part_[2 * r] + t_63_part_[2 * r + 1];
+          float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   examples/paged.tile:5
+          scale(O_1, alpha_1);  // mul(O_1_1, alpha_1)   examples/paged.tile:6
+          ROWS m_5[r] = m_4[r];
+          ROWS l_6[r] = l_4[r];
+        }
+        ROWS m[r] = m_5[r];
+        ROWS l[r] = l_6[r];
       }
+      if (lane == 0) arrive(shared + 114720 + 8 * ((turn & 1) * 2 + w));
+      turn++;
+      wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
+      const int next_origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
+      wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
+      if (next_origin >= 0) {
+        wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
+        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+      }
+      named_sync(1 + w, 256);
+      group_fence();
+      pin(O_1);
+      pin(t_36_packed);
+      weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
+      group_commit();
+      group_fence();
+      pin(t_5);
+      rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+      group_commit();
+      named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
+      group_wait<1>();
+      pin(O_1);
+      pin(t_36_packed);
+      if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
+      v_late.step();
       float l_total[2]; ROWS l_total[r] = quad_sum(l[r]);
       {
         u32 probe_ = 0;
         float inverse_l_total[2]; ROWS inverse_l_total[r] = reciprocal(l_total[r]);
         if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory
         named_sync(8 + w, 128);
-        const u32 out_place = shared + 81920 + w * 8192, out_row = warp * 16 + (lane & 15);
+        const u32 out_place = shared + 98304 + w * 8192, out_row = warp * 16 + (lane & 15);
         const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);
         if (__all_sync(FULL, regular(l_total[0]) & regular(l_total[1]))) {
 #pragma unroll
@@ -883,7 +867,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
 #pragma unroll
             for (int b8 = 0; b8 < 2; b8++) EACH {
               const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
-              const float t_25_x = (O_1[4 * c + x] * inverse_l_total[r]);  // div(O_1, l)   /tmp/wt/D/examples/paged.tile:6
+              const float t_25_x = (O_1[4 * c + x] * inverse_l_total[r]);  // div(O_1, l)   examples/paged.tile:6
               four[b8][x] = t_25_x;
             }
             probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
@@ -897,7 +881,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
 #pragma unroll
             for (int b8 = 0; b8 < 2; b8++) EACH {
               const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
-              const float t_25_x_ = divide(O_1[4 * c + x], l_total[r]);  // div(O_1, l)   /tmp/wt/D/examples/paged.tile:6
+              const float t_25_x_ = divide(O_1[4 * c + x], l_total[r]);  // div(O_1, l)   examples/paged.tile:6
               four[b8][x] = t_25_x_;
             }
             probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
@@ -908,12 +892,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
         written_for_copies();
         named_sync(8 + w, 128);
         if ((threadIdx.x & 127) == 0) {
-          copy_out(&O_map, out_place, 0, origin + w * 64, 0, (int)b, (int)h);  // store(b, h, i, e, t_25)   /tmp/wt/D/examples/paged.tile:2
+          copy_out(&O_map, out_place, 0, origin + w * 64, 0, (int)b, (int)h);  // store(b, h, i, e, t_25)   examples/paged.tile:2
           copy_commit();
         }
       }
-      origin = next_origin; b = next_b; h = next_h;
+      origin = next_origin;
+      b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
+      h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
+      start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
+      windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
+      start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
+      windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
+      if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
     }
+    group_wait<0>();
+    pin(t_5);
     if ((threadIdx.x & 127) == 0) copy_finish();
   }
 }
