@@ -1,6 +1,6 @@
 """Checks the CUDA target on a machine with a GPU: every program of a folder of cases, then odd calls, then some times.
 
-    python benchmarks/gpu_check.py --cases ../shared/cases --target cuda --jobs 8 --out results.jsonl
+    python benchmarks/gpu_check.py --cases cases --target cuda --jobs 8 --out results.jsonl
 
 Each program runs in a worker process and is given up after `--limit` seconds, so that one that hangs costs little. Prints a
 line per program that is not right and a table at the end; exit status 1 where something is wrong.
