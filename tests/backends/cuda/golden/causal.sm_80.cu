@@ -114,7 +114,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
     const i64 t_34 = (t_33 * i64(64));
     // t_35: i64 = max(0, t_34)
     const i64 t_35 = tl::max(i64(0), t_34);
-    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   /tmp/wt/D/examples/causal.tile:3
+    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   /tmp/wt/B/examples/causal.tile:3
     if (tl::in_pieces(a.Q, 2, a.Q_s3, a.Q_s0, a.Q_s1, a.Q_s2)) {
       each_thread {
         UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -139,7 +139,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
       }
     }
     SYNC();
-    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_35, ragged=false) as (m_3, l_3, O_1_1) {…}   /tmp/wt/D/examples/causal.tile:5
+    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_35, ragged=false) as (m_3, l_3, O_1_1) {…}   /tmp/wt/B/examples/causal.tile:5
     each_thread {
       ROLLED for (int n = thread; n < 64; n += THREADS) {
         const int i = n;
@@ -171,7 +171,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
     const i64 j_end = tl::least(t_35, a.j_extent);
     for (i64 j_at = i64(0); j_at < j_end; j_at += 64) {
       const i64 j_0 = j_at;
-      // k_1: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/D/examples/causal.tile:3
+      // k_1: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/B/examples/causal.tile:3
       if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -194,8 +194,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t_37: f32[i:64, j:64] @reg = contract(q, k_1, over=d)   /tmp/wt/D/examples/causal.tile:3
-      // t_38: f32[i:64, j:64] @reg = mul(t_37, 0.18033688011112042)   /tmp/wt/D/examples/causal.tile:3
+      // t_37: f32[i:64, j:64] @reg = contract(q, k_1, over=d)   /tmp/wt/B/examples/causal.tile:3
+      // t_38: f32[i:64, j:64] @reg = mul(t_37, 0.18033688011112042)   /tmp/wt/B/examples/causal.tile:3
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -215,7 +215,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t_39: f32[i:64] @reg = maxnum(t_38, over=j)   /tmp/wt/D/examples/causal.tile:4
+      // t_39: f32[i:64] @reg = maxnum(t_38, over=j)   /tmp/wt/B/examples/causal.tile:4
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -242,8 +242,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // m_4: f32[i:64] @reg = max(m_3, t_39)   /tmp/wt/D/examples/causal.tile:4
-      // alpha_1: f32[i:64] @reg = exp2(t_45)   /tmp/wt/D/examples/causal.tile:4
+      // m_4: f32[i:64] @reg = max(m_3, t_39)   /tmp/wt/B/examples/causal.tile:4
+      // alpha_1: f32[i:64] @reg = exp2(t_45)   /tmp/wt/B/examples/causal.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -261,8 +261,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t_42: f32[i:64, j:64] @reg = exp2(t_41)   /tmp/wt/D/examples/causal.tile:4
-      // t_43: f32[i:64] @reg = sum(t_42, over=j)   /tmp/wt/D/examples/causal.tile:4
+      // t_42: f32[i:64, j:64] @reg = exp2(t_41)   /tmp/wt/B/examples/causal.tile:4
+      // t_43: f32[i:64] @reg = sum(t_42, over=j)   /tmp/wt/B/examples/causal.tile:4
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -294,7 +294,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // l_4: f32[i:64] @reg = add(t_46, t_43)   /tmp/wt/D/examples/causal.tile:4
+      // l_4: f32[i:64] @reg = add(t_46, t_43)   /tmp/wt/B/examples/causal.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -306,7 +306,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // v_1: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/D/examples/causal.tile:5
+      // v_1: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/B/examples/causal.tile:5
       if (tl::in_pieces(a.V, 2, a.V_s3, a.V_s0, a.V_s1, a.V_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -329,8 +329,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t_47: f32[i:64, e] @reg = contract(t_42, v_1, over=j)   /tmp/wt/D/examples/causal.tile:5
-      // O_4: f32[i:64, e] @reg = add(t_48, t_47)   /tmp/wt/D/examples/causal.tile:5
+      // t_47: f32[i:64, e] @reg = contract(t_42, v_1, over=j)   /tmp/wt/B/examples/causal.tile:5
+      // O_4: f32[i:64, e] @reg = add(t_48, t_47)   /tmp/wt/B/examples/causal.tile:5
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -367,12 +367,12 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
       }
       SYNC();
     }
-    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_35, stop=t_30) as (m_0, l_0, O_1_0) {…}   /tmp/wt/D/examples/causal.tile:5
+    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_35, stop=t_30) as (m_0, l_0, O_1_0) {…}   /tmp/wt/B/examples/causal.tile:5
     const i64 j_end_1 = tl::least(t_30, a.j_extent);
     for (i64 j_at = t_35; j_at < j_end_1; j_at += 64) {
       const i64 j_0 = j_at;
       const int j_n = (int)tl::least(64, a.j_extent - j_0);
-      // k: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/D/examples/causal.tile:3
+      // k: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/B/examples/causal.tile:3
       if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -397,8 +397,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t_1: f32[i:64, j:64] @reg = contract(q, k, over=d)   /tmp/wt/D/examples/causal.tile:3
-      // t_12: f32[i:64, j:64] @reg = select(t_5, t_11, -inf)   /tmp/wt/D/examples/causal.tile:3
+      // t_1: f32[i:64, j:64] @reg = contract(q, k, over=d)   /tmp/wt/B/examples/causal.tile:3
+      // t_12: f32[i:64, j:64] @reg = select(t_5, t_11, -inf)   /tmp/wt/B/examples/causal.tile:3
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -422,7 +422,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t: f32[i:64] @reg = maxnum(t_12, over=j)   /tmp/wt/D/examples/causal.tile:4
+      // t: f32[i:64] @reg = maxnum(t_12, over=j)   /tmp/wt/B/examples/causal.tile:4
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -451,8 +451,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // m_1: f32[i:64] @reg = max(m_0, t)   /tmp/wt/D/examples/causal.tile:4
-      // alpha: f32[i:64] @reg = exp2(t_15)   /tmp/wt/D/examples/causal.tile:4
+      // m_1: f32[i:64] @reg = max(m_0, t)   /tmp/wt/B/examples/causal.tile:4
+      // alpha: f32[i:64] @reg = exp2(t_15)   /tmp/wt/B/examples/causal.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -470,8 +470,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t_9: f32[i:64, j:64] @reg = exp2(t_7)   /tmp/wt/D/examples/causal.tile:4
-      // t_13: f32[i:64] @reg = sum(t_9, over=j)   /tmp/wt/D/examples/causal.tile:4
+      // t_9: f32[i:64, j:64] @reg = exp2(t_7)   /tmp/wt/B/examples/causal.tile:4
+      // t_13: f32[i:64] @reg = sum(t_9, over=j)   /tmp/wt/B/examples/causal.tile:4
       if (j_n < 64) {
         each_thread {
           for (int n = thread; n < 4608; n += THREADS) t_9[n].bits = 0;
@@ -511,7 +511,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // l_1: f32[i:64] @reg = add(t_16, t_13)   /tmp/wt/D/examples/causal.tile:4
+      // l_1: f32[i:64] @reg = add(t_16, t_13)   /tmp/wt/B/examples/causal.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -523,7 +523,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // v: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/D/examples/causal.tile:5
+      // v: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/B/examples/causal.tile:5
       if (j_n < 64) {
         each_thread {
           for (int n = thread; n < 4608; n += THREADS) v[n].bits = 0;
@@ -554,8 +554,8 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
         }
       }
       SYNC();
-      // t_17: f32[i:64, e] @reg = contract(t_9, v, over=j)   /tmp/wt/D/examples/causal.tile:5
-      // O_3: f32[i:64, e] @reg = add(t_18, t_17)   /tmp/wt/D/examples/causal.tile:5
+      // t_17: f32[i:64, e] @reg = contract(t_9, v, over=j)   /tmp/wt/B/examples/causal.tile:5
+      // O_3: f32[i:64, e] @reg = add(t_18, t_17)   /tmp/wt/B/examples/causal.tile:5
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -592,7 +592,7 @@ GLOBAL BOUNDS(256) causal_0(const Args a) {
       }
       SYNC();
     }
-    // store(O, b, h, i, e, value=t_19)   /tmp/wt/D/examples/causal.tile:2
+    // store(O, b, h, i, e, value=t_19)   /tmp/wt/B/examples/causal.tile:2
     each_thread {
       ROLLED for (int n = thread; n < 4096; n += THREADS) {
         const int i = n / 64;

@@ -94,7 +94,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
     const i64 t_2 = tl::floordiv(a.N, i64(64));
     // t_6: i64 = mul(t_2, 64)
     const i64 t_6 = (t_2 * i64(64));
-    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   /tmp/wt/D/examples/naive.tile:3
+    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   /tmp/wt/B/examples/naive.tile:3
     if (tl::in_pieces(a.Q, 2, a.Q_s3, a.Q_s0, a.Q_s1, a.Q_s2)) {
       each_thread {
         UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -119,7 +119,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
       }
     }
     SYNC();
-    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_6, ragged=false) as (m_3, l_3, O_1_1) {…}   /tmp/wt/D/examples/naive.tile:5
+    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_6, ragged=false) as (m_3, l_3, O_1_1) {…}   /tmp/wt/B/examples/naive.tile:5
     each_thread {
       ROLLED for (int n = thread; n < 64; n += THREADS) {
         const int i = n;
@@ -151,7 +151,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
     const i64 j_end = tl::least(t_6, a.j_extent);
     for (i64 j_at = i64(0); j_at < j_end; j_at += 64) {
       const i64 j_0 = j_at;
-      // k_1: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/D/examples/naive.tile:3
+      // k_1: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/B/examples/naive.tile:3
       if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -174,8 +174,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t_7: f32[i:64, j:64] @reg = contract(q, k_1, over=d)   /tmp/wt/D/examples/naive.tile:3
-      // S_1: f32[i:64, j:64] @reg = mul(t_7, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+      // t_7: f32[i:64, j:64] @reg = contract(q, k_1, over=d)   /tmp/wt/B/examples/naive.tile:3
+      // S_1: f32[i:64, j:64] @reg = mul(t_7, 0.18033688011112042)   /tmp/wt/B/examples/naive.tile:3
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -195,7 +195,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t_15: f32[i:64] @reg = maxnum(S_1, over=j)   /tmp/wt/D/examples/naive.tile:4
+      // t_15: f32[i:64] @reg = maxnum(S_1, over=j)   /tmp/wt/B/examples/naive.tile:4
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -222,8 +222,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // m_4: f32[i:64] @reg = max(m_3, t_15)   /tmp/wt/D/examples/naive.tile:4
-      // alpha_1: f32[i:64] @reg = exp2(t_21)   /tmp/wt/D/examples/naive.tile:4
+      // m_4: f32[i:64] @reg = max(m_3, t_15)   /tmp/wt/B/examples/naive.tile:4
+      // alpha_1: f32[i:64] @reg = exp2(t_21)   /tmp/wt/B/examples/naive.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -241,8 +241,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t_18: f32[i:64, j:64] @reg = exp2(t_17)   /tmp/wt/D/examples/naive.tile:4
-      // t_19: f32[i:64] @reg = sum(t_18, over=j)   /tmp/wt/D/examples/naive.tile:4
+      // t_18: f32[i:64, j:64] @reg = exp2(t_17)   /tmp/wt/B/examples/naive.tile:4
+      // t_19: f32[i:64] @reg = sum(t_18, over=j)   /tmp/wt/B/examples/naive.tile:4
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -274,7 +274,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // l_4: f32[i:64] @reg = add(t_22, t_19)   /tmp/wt/D/examples/naive.tile:4
+      // l_4: f32[i:64] @reg = add(t_22, t_19)   /tmp/wt/B/examples/naive.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -286,7 +286,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // v_1: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/D/examples/naive.tile:5
+      // v_1: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/B/examples/naive.tile:5
       if (tl::in_pieces(a.V, 2, a.V_s3, a.V_s0, a.V_s1, a.V_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -309,8 +309,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t_23: f32[i:64, e] @reg = contract(t_18, v_1, over=j)   /tmp/wt/D/examples/naive.tile:5
-      // O_4: f32[i:64, e] @reg = add(t_24, t_23)   /tmp/wt/D/examples/naive.tile:5
+      // t_23: f32[i:64, e] @reg = contract(t_18, v_1, over=j)   /tmp/wt/B/examples/naive.tile:5
+      // O_4: f32[i:64, e] @reg = add(t_24, t_23)   /tmp/wt/B/examples/naive.tile:5
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -347,12 +347,12 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
       }
       SYNC();
     }
-    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_6) as (m_0, l_0, O_1_0) {…}   /tmp/wt/D/examples/naive.tile:5
+    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_6) as (m_0, l_0, O_1_0) {…}   /tmp/wt/B/examples/naive.tile:5
     const i64 j_end_1 = a.j_extent;
     for (i64 j_at = t_6; j_at < j_end_1; j_at += 64) {
       const i64 j_0 = j_at;
       const int j_n = (int)tl::least(64, a.j_extent - j_0);
-      // k: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/D/examples/naive.tile:3
+      // k: f16[j:64, d] @sram = load(K, b, h, j, d)   /tmp/wt/B/examples/naive.tile:3
       if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -377,8 +377,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t_1: f32[i:64, j:64] @reg = contract(q, k, over=d)   /tmp/wt/D/examples/naive.tile:3
-      // S: f32[i:64, j:64] @reg = mul(t_1, 0.18033688011112042)   /tmp/wt/D/examples/naive.tile:3
+      // t_1: f32[i:64, j:64] @reg = contract(q, k, over=d)   /tmp/wt/B/examples/naive.tile:3
+      // S: f32[i:64, j:64] @reg = mul(t_1, 0.18033688011112042)   /tmp/wt/B/examples/naive.tile:3
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -398,7 +398,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t: f32[i:64] @reg = maxnum(S, over=j)   /tmp/wt/D/examples/naive.tile:4
+      // t: f32[i:64] @reg = maxnum(S, over=j)   /tmp/wt/B/examples/naive.tile:4
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -427,8 +427,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // m_1: f32[i:64] @reg = max(m_0, t)   /tmp/wt/D/examples/naive.tile:4
-      // alpha: f32[i:64] @reg = exp2(t_10)   /tmp/wt/D/examples/naive.tile:4
+      // m_1: f32[i:64] @reg = max(m_0, t)   /tmp/wt/B/examples/naive.tile:4
+      // alpha: f32[i:64] @reg = exp2(t_10)   /tmp/wt/B/examples/naive.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -446,8 +446,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t_5: f32[i:64, j:64] @reg = exp2(t_3)   /tmp/wt/D/examples/naive.tile:4
-      // t_8: f32[i:64] @reg = sum(t_5, over=j)   /tmp/wt/D/examples/naive.tile:4
+      // t_5: f32[i:64, j:64] @reg = exp2(t_3)   /tmp/wt/B/examples/naive.tile:4
+      // t_8: f32[i:64] @reg = sum(t_5, over=j)   /tmp/wt/B/examples/naive.tile:4
       if (j_n < 64) {
         each_thread {
           for (int n = thread; n < 4608; n += THREADS) t_5[n].bits = 0;
@@ -487,7 +487,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // l_1: f32[i:64] @reg = add(t_11, t_8)   /tmp/wt/D/examples/naive.tile:4
+      // l_1: f32[i:64] @reg = add(t_11, t_8)   /tmp/wt/B/examples/naive.tile:4
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -499,7 +499,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // v: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/D/examples/naive.tile:5
+      // v: f16[j:64, e] @sram = load(V, b, h, j, e)   /tmp/wt/B/examples/naive.tile:5
       if (j_n < 64) {
         each_thread {
           for (int n = thread; n < 4608; n += THREADS) v[n].bits = 0;
@@ -530,8 +530,8 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
         }
       }
       SYNC();
-      // t_12: f32[i:64, e] @reg = contract(t_5, v, over=j)   /tmp/wt/D/examples/naive.tile:5
-      // O_3: f32[i:64, e] @reg = add(t_13, t_12)   /tmp/wt/D/examples/naive.tile:5
+      // t_12: f32[i:64, e] @reg = contract(t_5, v, over=j)   /tmp/wt/B/examples/naive.tile:5
+      // O_3: f32[i:64, e] @reg = add(t_13, t_12)   /tmp/wt/B/examples/naive.tile:5
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -568,7 +568,7 @@ GLOBAL BOUNDS(256) naive_0(const Args a) {
       }
       SYNC();
     }
-    // store(O, b, h, i, e, value=t_14)   /tmp/wt/D/examples/naive.tile:2
+    // store(O, b, h, i, e, value=t_14)   /tmp/wt/B/examples/naive.tile:2
     each_thread {
       ROLLED for (int n = thread; n < 4096; n += THREADS) {
         const int i = n / 64;

@@ -106,11 +106,11 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
     const i64 h = tl::mod(tl::floordiv(task, a.tiles_0_i), a.tiles_0_h);
     const i64 b = tl::floordiv(tl::floordiv(task, a.tiles_0_i), a.tiles_0_h);
     const i64 t_2 = tl::floordiv(a.H, a.HK);
-    // len_1: i32 = load(len, b)   /tmp/wt/D/examples/paged.tile:5
+    // len_1: i32 = load(len, b)   /tmp/wt/B/examples/paged.tile:5
     const i64 len_1 = tl::widen(a.len[b * a.len_s0]);
-    // t_8: i64 = sub(len_1, M)   /tmp/wt/D/examples/paged.tile:5
+    // t_8: i64 = sub(len_1, M)   /tmp/wt/B/examples/paged.tile:5
     const i64 t_8 = (len_1 - a.M);
-    // t_3: i64 = floordiv(h, t_2)   /tmp/wt/D/examples/paged.tile:4
+    // t_3: i64 = floordiv(h, t_2)   /tmp/wt/B/examples/paged.tile:4
     const i64 t_3 = tl::floordiv(h, t_2);
     // t_6: i64 = mul(MP, P)
     const i64 t_6 = (a.MP * a.P);
@@ -144,7 +144,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
     const i64 t_50 = (t_49 * i64(64));
     // t_51: i64 = max(0, t_50)
     const i64 t_51 = tl::max(i64(0), t_50);
-    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   /tmp/wt/D/examples/paged.tile:4
+    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   /tmp/wt/B/examples/paged.tile:4
     if (tl::in_pieces(a.Q, 2, a.Q_s3, a.Q_s0, a.Q_s1, a.Q_s2)) {
       each_thread {
         UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -169,7 +169,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
       }
     }
     SYNC();
-    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_51, ragged=false) as (m_3, l_3, O_1_1) {…}   /tmp/wt/D/examples/paged.tile:6
+    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_51, ragged=false) as (m_3, l_3, O_1_1) {…}   /tmp/wt/B/examples/paged.tile:6
     each_thread {
       ROLLED for (int n = thread; n < 64; n += THREADS) {
         const int i = n;
@@ -201,8 +201,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
     const i64 j_end = tl::least(t_51, a.j_extent);
     for (i64 j_at = i64(0); j_at < j_end; j_at += 64) {
       const i64 j_0 = j_at;
-      // page_2: i32[j:64] @sram = load(page, b, t_55)   /tmp/wt/D/examples/paged.tile:4
-      // t_56: i64[j:64] @reg = mod(j, P)   /tmp/wt/D/examples/paged.tile:4
+      // page_2: i32[j:64] @sram = load(page, b, t_55)   /tmp/wt/B/examples/paged.tile:4
+      // t_56: i64[j:64] @reg = mod(j, P)   /tmp/wt/B/examples/paged.tile:4
       each_thread {
         UNROLL_4 for (int n = thread; n < 64; n += THREADS) {
           const int j = n;
@@ -214,7 +214,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // k_1: f16[j:64, d] @sram = load(K, page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+      // k_1: f16[j:64, d] @sram = load(K, page_2, t_56, t_3, d)   /tmp/wt/B/examples/paged.tile:4
       if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -237,8 +237,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_57: f32[j:64, i:64] @reg = contract(q, k_1, over=d)   /tmp/wt/D/examples/paged.tile:4
-      // t_58: f32[j:64, i:64] @reg = mul(t_57, 0.18033688011112042)   /tmp/wt/D/examples/paged.tile:4
+      // t_57: f32[j:64, i:64] @reg = contract(q, k_1, over=d)   /tmp/wt/B/examples/paged.tile:4
+      // t_58: f32[j:64, i:64] @reg = mul(t_57, 0.18033688011112042)   /tmp/wt/B/examples/paged.tile:4
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -258,7 +258,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_59: f32[i:64] @reg = maxnum(t_58, over=j)   /tmp/wt/D/examples/paged.tile:5
+      // t_59: f32[i:64] @reg = maxnum(t_58, over=j)   /tmp/wt/B/examples/paged.tile:5
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -285,8 +285,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // m_4: f32[i:64] @reg = max(m_3, t_59)   /tmp/wt/D/examples/paged.tile:5
-      // alpha_1: f32[i:64] @reg = exp2(t_65)   /tmp/wt/D/examples/paged.tile:5
+      // m_4: f32[i:64] @reg = max(m_3, t_59)   /tmp/wt/B/examples/paged.tile:5
+      // alpha_1: f32[i:64] @reg = exp2(t_65)   /tmp/wt/B/examples/paged.tile:5
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -304,8 +304,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_62: f32[j:64, i:64] @reg = exp2(t_61)   /tmp/wt/D/examples/paged.tile:5
-      // t_63: f32[i:64] @reg = sum(t_62, over=j)   /tmp/wt/D/examples/paged.tile:5
+      // t_62: f32[j:64, i:64] @reg = exp2(t_61)   /tmp/wt/B/examples/paged.tile:5
+      // t_63: f32[i:64] @reg = sum(t_62, over=j)   /tmp/wt/B/examples/paged.tile:5
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -337,7 +337,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // l_4: f32[i:64] @reg = add(t_66, t_63)   /tmp/wt/D/examples/paged.tile:5
+      // l_4: f32[i:64] @reg = add(t_66, t_63)   /tmp/wt/B/examples/paged.tile:5
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -349,7 +349,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // v_1: f16[j:64, e] @sram = load(V, page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+      // v_1: f16[j:64, e] @sram = load(V, page_2, t_56, t_3, e)   /tmp/wt/B/examples/paged.tile:6
       if (tl::in_pieces(a.V, 2, a.V_s3, a.V_s0, a.V_s1, a.V_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -372,8 +372,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_67: f32[i:64, e] @reg = contract(t_62, v_1, over=j)   /tmp/wt/D/examples/paged.tile:6
-      // O_4: f32[i:64, e] @reg = add(t_68, t_67)   /tmp/wt/D/examples/paged.tile:6
+      // t_67: f32[i:64, e] @reg = contract(t_62, v_1, over=j)   /tmp/wt/B/examples/paged.tile:6
+      // O_4: f32[i:64, e] @reg = add(t_68, t_67)   /tmp/wt/B/examples/paged.tile:6
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -410,13 +410,13 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
       }
       SYNC();
     }
-    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_51, stop=t_46) as (m_0, l_0, O_1_0) {…}   /tmp/wt/D/examples/paged.tile:6
+    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_51, stop=t_46) as (m_0, l_0, O_1_0) {…}   /tmp/wt/B/examples/paged.tile:6
     const i64 j_end_1 = tl::least(t_46, a.j_extent);
     for (i64 j_at = t_51; j_at < j_end_1; j_at += 64) {
       const i64 j_0 = j_at;
       const int j_n = (int)tl::least(64, a.j_extent - j_0);
-      // page_1: i32[j:64] @sram = load(page, b, t)   /tmp/wt/D/examples/paged.tile:4
-      // t_1: i64[j:64] @reg = mod(j, P)   /tmp/wt/D/examples/paged.tile:4
+      // page_1: i32[j:64] @sram = load(page, b, t)   /tmp/wt/B/examples/paged.tile:4
+      // t_1: i64[j:64] @reg = mod(j, P)   /tmp/wt/B/examples/paged.tile:4
       each_thread {
         UNROLL_4 for (int n = thread; n < 64; n += THREADS) {
           const int j = n;
@@ -430,7 +430,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // k: f16[j:64, d] @sram = load(K, page_1, t_1, t_3, d)   /tmp/wt/D/examples/paged.tile:4
+      // k: f16[j:64, d] @sram = load(K, page_1, t_1, t_3, d)   /tmp/wt/B/examples/paged.tile:4
       if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
         each_thread {
           UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
@@ -455,8 +455,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_5: f32[j:64, i:64] @reg = contract(q, k, over=d)   /tmp/wt/D/examples/paged.tile:4
-      // t_15: f32[j:64, i:64] @reg = select(t_11, t_14, -inf)   /tmp/wt/D/examples/paged.tile:4
+      // t_5: f32[j:64, i:64] @reg = contract(q, k, over=d)   /tmp/wt/B/examples/paged.tile:4
+      // t_15: f32[j:64, i:64] @reg = select(t_11, t_14, -inf)   /tmp/wt/B/examples/paged.tile:4
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -481,7 +481,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_4: f32[i:64] @reg = maxnum(t_15, over=j)   /tmp/wt/D/examples/paged.tile:5
+      // t_4: f32[i:64] @reg = maxnum(t_15, over=j)   /tmp/wt/B/examples/paged.tile:5
       each_thread {
         const int part = thread % 4;
         ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
@@ -510,8 +510,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // m_1: f32[i:64] @reg = max(m_0, t_4)   /tmp/wt/D/examples/paged.tile:5
-      // alpha: f32[i:64] @reg = exp2(t_21)   /tmp/wt/D/examples/paged.tile:5
+      // m_1: f32[i:64] @reg = max(m_0, t_4)   /tmp/wt/B/examples/paged.tile:5
+      // alpha: f32[i:64] @reg = exp2(t_21)   /tmp/wt/B/examples/paged.tile:5
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -529,8 +529,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_17: f32[j:64, i:64] @reg = exp2(t_16)   /tmp/wt/D/examples/paged.tile:5
-      // t_19: f32[i:64] @reg = sum(t_17, over=j)   /tmp/wt/D/examples/paged.tile:5
+      // t_17: f32[j:64, i:64] @reg = exp2(t_16)   /tmp/wt/B/examples/paged.tile:5
+      // t_19: f32[i:64] @reg = sum(t_17, over=j)   /tmp/wt/B/examples/paged.tile:5
       if (j_n < 64) {
         each_thread {
           for (int n = thread; n < 4608; n += THREADS) t_17[n].bits = 0;
@@ -570,7 +570,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // l_1: f32[i:64] @reg = add(t_22, t_19)   /tmp/wt/D/examples/paged.tile:5
+      // l_1: f32[i:64] @reg = add(t_22, t_19)   /tmp/wt/B/examples/paged.tile:5
       each_thread {
         ROLLED for (int n = thread; n < 64; n += THREADS) {
           const int i = n;
@@ -582,7 +582,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // v: f16[j:64, e] @sram = load(V, page_1, t_1, t_3, e)   /tmp/wt/D/examples/paged.tile:6
+      // v: f16[j:64, e] @sram = load(V, page_1, t_1, t_3, e)   /tmp/wt/B/examples/paged.tile:6
       if (j_n < 64) {
         each_thread {
           for (int n = thread; n < 4608; n += THREADS) v[n].bits = 0;
@@ -613,8 +613,8 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
         }
       }
       SYNC();
-      // t_23: f32[i:64, e] @reg = contract(t_17, v, over=j)   /tmp/wt/D/examples/paged.tile:6
-      // O_3: f32[i:64, e] @reg = add(t_24, t_23)   /tmp/wt/D/examples/paged.tile:6
+      // t_23: f32[i:64, e] @reg = contract(t_17, v, over=j)   /tmp/wt/B/examples/paged.tile:6
+      // O_3: f32[i:64, e] @reg = add(t_24, t_23)   /tmp/wt/B/examples/paged.tile:6
       each_thread {
         ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
           const int lane = thread % 32;
@@ -651,7 +651,7 @@ GLOBAL BOUNDS(256) paged_0(const Args a) {
       }
       SYNC();
     }
-    // store(O, b, h, i, e, value=t_25)   /tmp/wt/D/examples/paged.tile:2
+    // store(O, b, h, i, e, value=t_25)   /tmp/wt/B/examples/paged.tile:2
     each_thread {
       ROLLED for (int n = thread; n < 4096; n += THREADS) {
         const int i = n / 64;

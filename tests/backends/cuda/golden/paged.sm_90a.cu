@@ -1,668 +1,912 @@
-// paged for sm_90a, made by tilec, emitter simt; not hopper: K is gathered by page_2
-// … header.cuh
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true,blocks=1,chain=true
+// paged: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true,blocks=1,chain=true
+// … hopper.cuh
 
-struct Args {
-  f16* Q;
-  i64 Q_n0;
-  i64 Q_s0;
-  i64 Q_n1;
-  i64 Q_s1;
-  i64 Q_n2;
-  i64 Q_s2;
-  i64 Q_n3;
-  i64 Q_s3;
-  f16* K;
-  i64 K_n0;
-  i64 K_s0;
-  i64 K_n1;
-  i64 K_s1;
-  i64 K_n2;
-  i64 K_s2;
-  i64 K_n3;
-  i64 K_s3;
-  f16* V;
-  i64 V_n0;
-  i64 V_s0;
-  i64 V_n1;
-  i64 V_s1;
-  i64 V_n2;
-  i64 V_s2;
-  i64 V_n3;
-  i64 V_s3;
-  i32* page;
-  i64 page_n0;
-  i64 page_s0;
-  i64 page_n1;
-  i64 page_s1;
-  i32* len;
-  i64 len_n0;
-  i64 len_s0;
-  f16* O;
-  i64 O_n0;
-  i64 O_s0;
-  i64 O_n1;
-  i64 O_s1;
-  i64 O_n2;
-  i64 O_s2;
-  i64 O_n3;
-  i64 O_s3;
-  i64 B;
-  i64 H;
-  i64 M;
-  i64 NP;
-  i64 P;
-  i64 HK;
-  i64 MP;
-  i64 j_extent;
-  i64 b_extent;
-  i64 h_extent;
-  i64 i_extent;
-  i64 d_extent;
-  i64 e_extent;
-  i64 tasks_0;
-  i64 tiles_0_b;
-  i64 tiles_0_h;
-  i64 tiles_0_i;
-  unsigned char* spill;
-  u32* redo;
-};
+template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+    "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+    "%64, %65, p, 1, 1, 0, 0;\n}\n"
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) : "l"(a), "l"(b), "n"(ADD));
+}
 
-GLOBAL BOUNDS(256) paged_0(const Args a) {
-  typedef float real;
-  constexpr int THREADS = 256;
-  SHARED(memory, 54784);
-  f16* const q = (f16*)(memory + 16640);  // [i:64, d:64]
-  float* const m_3 = (float*)(memory + 26112);  // [i:64]
-  float* const l_3 = (float*)(memory + 25856);  // [i:64]
-  float* const O_1_1 = (float*)(memory + 0);  // [i:64, e:64]
-  i32* const page_2 = (i32*)(memory + 26880);  // [j:64]
-  i64* const t_56 = (i64*)(memory + 26368);  // [j:64]
-  f16* const k_1 = (f16*)(memory + 44288);  // [j:64, d:64]
-  float* const t_58 = (float*)(memory + 27648);  // [j:64, i:64]
-  float* const t_59 = (float*)(memory + 44288);  // [i:64]
-  float* const t_59_part = (float*)(memory + 44544);  // []
-  float* const m_4 = (float*)(memory + 27136);  // [i:64]
-  float* const alpha_1 = (float*)(memory + 27392);  // [i:64]
-  f16* const t_62 = (f16*)(memory + 44288);  // [j:64, i:64]
-  float* const t_63 = (float*)(memory + 53504);  // [i:64]
-  float* const t_63_part = (float*)(memory + 53760);  // []
-  f16* const v_1 = (f16*)(memory + 27648);  // [j:64, e:64]
-  i32* const page_1 = (i32*)(memory + 26880);  // [j:64]
-  i64* const t_1 = (i64*)(memory + 26368);  // [j:64]
-  f16* const k = (f16*)(memory + 44288);  // [j:64, d:64]
-  float* const t_15 = (float*)(memory + 27648);  // [j:64, i:64]
-  float* const t_4 = (float*)(memory + 44288);  // [i:64]
-  float* const t_4_part = (float*)(memory + 44544);  // []
-  float* const m_1 = (float*)(memory + 27136);  // [i:64]
-  float* const alpha = (float*)(memory + 27392);  // [i:64]
-  f16* const t_17 = (f16*)(memory + 44288);  // [j:64, i:64]
-  float* const t_19 = (float*)(memory + 53504);  // [i:64]
-  float* const t_19_part = (float*)(memory + 53760);  // []
-  f16* const v = (f16*)(memory + 27648);  // [j:64, e:64]
-  if (!tl::wanted(a.redo)) return;
-  for (i64 task = tl::block_index(); task < a.tasks_0; task += tl::block_count()) {
-    const i64 i_0 = (tl::mod(task, a.tiles_0_i)) * 64;
-    const int i_n = (int)tl::least(64, a.i_extent - i_0);
-    const i64 h = tl::mod(tl::floordiv(task, a.tiles_0_i), a.tiles_0_h);
-    const i64 b = tl::floordiv(tl::floordiv(task, a.tiles_0_i), a.tiles_0_h);
-    const i64 t_2 = tl::floordiv(a.H, a.HK);
-    // len_1: i32 = load(len, b)   /tmp/wt/D/examples/paged.tile:5
-    const i64 len_1 = tl::widen(a.len[b * a.len_s0]);
-    // t_8: i64 = sub(len_1, M)   /tmp/wt/D/examples/paged.tile:5
-    const i64 t_8 = (len_1 - a.M);
-    // t_3: i64 = floordiv(h, t_2)   /tmp/wt/D/examples/paged.tile:4
-    const i64 t_3 = tl::floordiv(h, t_2);
-    // t_6: i64 = mul(MP, P)
-    const i64 t_6 = (a.MP * a.P);
-    // i_first: i64 = first(i)
-    // i_last: i64 = last(i)
-    // t_38: i64 = sub(len_1, 1)
-    const i64 t_38 = (len_1 - i64(1));
-    // t_39: i64 = add(len_1, i_first)
-    const i64 t_39 = (len_1 + i_0);
-    // t_40: i64 = sub(t_39, M)
-    const i64 t_40 = (t_39 - a.M);
-    // t_41: i64 = add(len_1, i_last)
-    const i64 t_41 = (len_1 + (i_0 + (i_n - 1)));
-    // t_42: i64 = sub(t_41, M)
-    const i64 t_42 = (t_41 - a.M);
-    // t_43: i64 = min(t_38, t_42)
-    const i64 t_43 = tl::min(t_38, t_42);
-    // t_44: i64 = min(t_38, t_40)
-    const i64 t_44 = tl::min(t_38, t_40);
-    // t_45: i64 = add(t_43, 1)
-    const i64 t_45 = (t_43 + i64(1));
-    // t_46: i64 = min(t_6, t_45)
-    const i64 t_46 = tl::min(t_6, t_45);
-    // t_47: i64 = add(t_44, 1)
-    const i64 t_47 = (t_44 + i64(1));
-    // t_48: i64 = min(t_6, t_47)
-    const i64 t_48 = tl::min(t_6, t_47);
-    // t_49: i64 = floordiv(t_48, 64)
-    const i64 t_49 = tl::floordiv(t_48, i64(64));
-    // t_50: i64 = mul(t_49, 64)
-    const i64 t_50 = (t_49 * i64(64));
-    // t_51: i64 = max(0, t_50)
-    const i64 t_51 = tl::max(i64(0), t_50);
-    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   /tmp/wt/D/examples/paged.tile:4
-    if (tl::in_pieces(a.Q, 2, a.Q_s3, a.Q_s0, a.Q_s1, a.Q_s2)) {
-      each_thread {
-        UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-          const int i = (n / 8) / 1 % 64;
-          if (i < i_n) {
-            const int d = n % 8 * 8;
-            *(tl::Piece*)&q[(i) * 72 + d] = *(const tl::Piece*)(a.Q + (b * a.Q_s0 + h * a.Q_s1 + (i_0 + i) * a.Q_s2 + (i64)d * a.Q_s3));
-          }
-        }
-      }
-    }
-    else {
-      each_thread {
-        UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-          const int i = n / 64;
-          const int d = n % 64;
-          if (i < i_n) {
-            const float q_at = (float)tl::widen(a.Q[b * a.Q_s0 + h * a.Q_s1 + (i_0 + i) * a.Q_s2 + (i64)d * a.Q_s3]);
-            tl::store(&q[(i) * 72 + d], q_at);
-          }
-        }
-      }
-    }
-    SYNC();
-    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_51, ragged=false) as (m_3, l_3, O_1_1) {…}   /tmp/wt/D/examples/paged.tile:6
-    each_thread {
-      ROLLED for (int n = thread; n < 64; n += THREADS) {
-        const int i = n;
-        if (i < i_n) {
-          m_3[i] = (-tl::infinity(float(0)));
-        }
-      }
-    }
-    SYNC();
-    each_thread {
-      ROLLED for (int n = thread; n < 64; n += THREADS) {
-        const int i = n;
-        if (i < i_n) {
-          l_3[i] = 0.0f;
-        }
-      }
-    }
-    SYNC();
-    each_thread {
-      ROLLED for (int n = thread; n < 4096; n += THREADS) {
-        const int i = n / 64;
-        const int e = n % 64;
-        if (i < i_n) {
-          O_1_1[(i) * 65 + e] = 0.0f;
-        }
-      }
-    }
-    SYNC();
-    const i64 j_end = tl::least(t_51, a.j_extent);
-    for (i64 j_at = i64(0); j_at < j_end; j_at += 64) {
-      const i64 j_0 = j_at;
-      // page_2: i32[j:64] @sram = load(page, b, t_55)   /tmp/wt/D/examples/paged.tile:4
-      // t_56: i64[j:64] @reg = mod(j, P)   /tmp/wt/D/examples/paged.tile:4
-      each_thread {
-        UNROLL_4 for (int n = thread; n < 64; n += THREADS) {
-          const int j = n;
-          const i64 t_55 = tl::floordiv((j_0 + j), a.P);
-          const i64 page_2_at = tl::inside(t_55, a.page_n1) ? tl::widen(a.page[b * a.page_s0 + t_55 * a.page_s1]) : i64(0);
-          const i64 t_56_at = tl::mod((j_0 + j), a.P);
-          tl::store(&page_2[j], page_2_at);
-          t_56[j] = t_56_at;
-        }
-      }
-      SYNC();
-      // k_1: f16[j:64, d] @sram = load(K, page_2, t_56, t_3, d)   /tmp/wt/D/examples/paged.tile:4
-      if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (true) {
-              const int d = n % 8 * 8;
-              *(tl::Piece*)&k_1[(j) * 72 + d] = tl::inside(tl::widen(page_2[j]), a.K_n0) && tl::inside(t_56[j], a.K_n1) && tl::inside(t_3, a.K_n2) ? *(const tl::Piece*)(a.K + (tl::widen(page_2[j]) * a.K_s0 + t_56[j] * a.K_s1 + t_3 * a.K_s2 + (i64)d * a.K_s3)) : tl::Piece{};
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int d = n % 64;
-            const float k_1_at = tl::inside(tl::widen(page_2[j]), a.K_n0) && tl::inside(t_56[j], a.K_n1) && tl::inside(t_3, a.K_n2) ? (float)tl::widen(a.K[tl::widen(page_2[j]) * a.K_s0 + t_56[j] * a.K_s1 + t_3 * a.K_s2 + (i64)d * a.K_s3]) : float(0);
-            tl::store(&k_1[(j) * 72 + d], k_1_at);
-          }
-        }
-      }
-      SYNC();
-      // t_57: f32[j:64, i:64] @reg = contract(q, k_1, over=d)   /tmp/wt/D/examples/paged.tile:4
-      // t_58: f32[j:64, i:64] @reg = mul(t_57, 0.18033688011112042)   /tmp/wt/D/examples/paged.tile:4
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, false, false>(acc, &q[(row) * 72 + 0], 72, &k_1[(column) * 72 + 0], 72, 64, lane);
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int j = column + tl::column_of(lane, c, k_2);
-            if (i < i_n) {
-              float t_57_at = acc[r_4][c][k_2];
-              const float t_58_at = (t_57_at * 0.18033688011112042f);
-              t_58[(j) * 65 + i] = t_58_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      // t_59: f32[i:64] @reg = maxnum(t_58, over=j)   /tmp/wt/D/examples/paged.tile:5
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_59_sum = -tl::infinity(float(0));
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              t_59_sum = tl::maxnum(t_59_sum, t_58[(j) * 65 + i]);
-            }
-          }
-          t_59_part[n * 4 + part] = t_59_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_59_sum = -tl::infinity(float(0));
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_59_sum = tl::maxnum(t_59_sum, t_59_part[n * 4 + k_2]);
-            t_59[i] = t_59_sum;
-          }
-        }
-      }
-      SYNC();
-      // m_4: f32[i:64] @reg = max(m_3, t_59)   /tmp/wt/D/examples/paged.tile:5
-      // alpha_1: f32[i:64] @reg = exp2(t_65)   /tmp/wt/D/examples/paged.tile:5
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float m_4_at = tl::max(m_3[i], t_59[i]);
-            const float t_64 = tl::min(m_3[i], 3.4028234663852886e+38f);
-            const float r_3 = tl::max(t_64, (-3.4028234663852886e+38f));
-            const float t_60 = tl::min(m_4_at, 3.4028234663852886e+38f);
-            const float r_2 = tl::max(t_60, (-3.4028234663852886e+38f));
-            const float t_65 = (r_3 - r_2);
-            const float alpha_1_at = (t_65 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_65));
-            m_4[i] = m_4_at;
-            alpha_1[i] = alpha_1_at;
-          }
-        }
-      }
-      SYNC();
-      // t_62: f32[j:64, i:64] @reg = exp2(t_61)   /tmp/wt/D/examples/paged.tile:5
-      // t_63: f32[i:64] @reg = sum(t_62, over=j)   /tmp/wt/D/examples/paged.tile:5
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_63_sum = float(0);
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              const float t_60 = tl::min(m_4[i], 3.4028234663852886e+38f);
-              const float r_2 = tl::max(t_60, (-3.4028234663852886e+38f));
-              const float t_61 = (t_58[(j) * 65 + i] - r_2);
-              const float t_62_at = (t_61 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_61));
-              t_63_sum = t_63_sum + t_62_at;
-              tl::store_marked(&t_62[(j) * 72 + i], t_62_at);
-            }
-          }
-          t_63_part[n * 4 + part] = t_63_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_63_sum = float(0);
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_63_sum = t_63_sum + t_63_part[n * 4 + k_2];
-            t_63[i] = t_63_sum;
-          }
-        }
-      }
-      SYNC();
-      // l_4: f32[i:64] @reg = add(t_66, t_63)   /tmp/wt/D/examples/paged.tile:5
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float t_66 = (tl::gone(alpha_1[i]) ? tl::absent<float>() : tl::ordinary((l_3[i] * alpha_1[i])));
-            const float l_4_at = tl::add(t_66, t_63[i]);
-            l_3[i] = l_4_at;
-          }
-        }
-      }
-      SYNC();
-      // v_1: f16[j:64, e] @sram = load(V, page_2, t_56, t_3, e)   /tmp/wt/D/examples/paged.tile:6
-      if (tl::in_pieces(a.V, 2, a.V_s3, a.V_s0, a.V_s1, a.V_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (true) {
-              const int e = n % 8 * 8;
-              *(tl::Piece*)&v_1[(j) * 72 + e] = tl::inside(tl::widen(page_2[j]), a.V_n0) && tl::inside(t_56[j], a.V_n1) && tl::inside(t_3, a.V_n2) ? *(const tl::Piece*)(a.V + (tl::widen(page_2[j]) * a.V_s0 + t_56[j] * a.V_s1 + t_3 * a.V_s2 + (i64)e * a.V_s3)) : tl::Piece{};
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int e = n % 64;
-            const float v_1_at = tl::inside(tl::widen(page_2[j]), a.V_n0) && tl::inside(t_56[j], a.V_n1) && tl::inside(t_3, a.V_n2) ? (float)tl::widen(a.V[tl::widen(page_2[j]) * a.V_s0 + t_56[j] * a.V_s1 + t_3 * a.V_s2 + (i64)e * a.V_s3]) : float(0);
-            tl::store(&v_1[(j) * 72 + e], v_1_at);
-          }
-        }
-      }
-      SYNC();
-      // t_67: f32[i:64, e] @reg = contract(t_62, v_1, over=j)   /tmp/wt/D/examples/paged.tile:6
-      // O_4: f32[i:64, e] @reg = add(t_68, t_67)   /tmp/wt/D/examples/paged.tile:6
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, true, true>(acc, &t_62[(0) * 72 + row], 72, &v_1[(0) * 72 + column], 72, 64, lane);
-          bool bad = false;
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) bad |= tl::is_nan(acc[r_4][c][k_2]) && row + tl::row_of(lane, r_4, k_2) < i_n;
-          if (bad) {
-            UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) acc[r_4][c][k_2] = 0;
-            tl::products_exact<true, false, f16, 1, 4, true, true>(acc, &t_62[(0) * 72 + row], 72, &v_1[(0) * 72 + column], 72, 64, lane);
-          }
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int e = column + tl::column_of(lane, c, k_2);
-            if (i < i_n) {
-              float t_67_at = acc[r_4][c][k_2];
-              const float t_68 = (tl::gone(alpha_1[i]) ? tl::absent<float>() : tl::ordinary((O_1_1[(i) * 65 + e] * alpha_1[i])));
-              const float O_4_at = tl::add(t_68, t_67_at);
-              O_1_1[(i) * 65 + e] = O_4_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            m_3[i] = m_4[i];
-          }
-        }
-      }
-      SYNC();
-    }
-    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_51, stop=t_46) as (m_0, l_0, O_1_0) {…}   /tmp/wt/D/examples/paged.tile:6
-    const i64 j_end_1 = tl::least(t_46, a.j_extent);
-    for (i64 j_at = t_51; j_at < j_end_1; j_at += 64) {
-      const i64 j_0 = j_at;
-      const int j_n = (int)tl::least(64, a.j_extent - j_0);
-      // page_1: i32[j:64] @sram = load(page, b, t)   /tmp/wt/D/examples/paged.tile:4
-      // t_1: i64[j:64] @reg = mod(j, P)   /tmp/wt/D/examples/paged.tile:4
-      each_thread {
-        UNROLL_4 for (int n = thread; n < 64; n += THREADS) {
-          const int j = n;
-          if (j < j_n) {
-            const i64 t = tl::floordiv((j_0 + j), a.P);
-            const i64 page_1_at = tl::inside(t, a.page_n1) ? tl::widen(a.page[b * a.page_s0 + t * a.page_s1]) : i64(0);
-            const i64 t_1_at = tl::mod((j_0 + j), a.P);
-            tl::store(&page_1[j], page_1_at);
-            t_1[j] = t_1_at;
-          }
-        }
-      }
-      SYNC();
-      // k: f16[j:64, d] @sram = load(K, page_1, t_1, t_3, d)   /tmp/wt/D/examples/paged.tile:4
-      if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (j < j_n) {
-              const int d = n % 8 * 8;
-              *(tl::Piece*)&k[(j) * 72 + d] = tl::inside(tl::widen(page_1[j]), a.K_n0) && tl::inside(t_1[j], a.K_n1) && tl::inside(t_3, a.K_n2) ? *(const tl::Piece*)(a.K + (tl::widen(page_1[j]) * a.K_s0 + t_1[j] * a.K_s1 + t_3 * a.K_s2 + (i64)d * a.K_s3)) : tl::Piece{};
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int d = n % 64;
-            if (j < j_n) {
-              const float k_at = tl::inside(tl::widen(page_1[j]), a.K_n0) && tl::inside(t_1[j], a.K_n1) && tl::inside(t_3, a.K_n2) ? (float)tl::widen(a.K[tl::widen(page_1[j]) * a.K_s0 + t_1[j] * a.K_s1 + t_3 * a.K_s2 + (i64)d * a.K_s3]) : float(0);
-              tl::store(&k[(j) * 72 + d], k_at);
-            }
-          }
-        }
-      }
-      SYNC();
-      // t_5: f32[j:64, i:64] @reg = contract(q, k, over=d)   /tmp/wt/D/examples/paged.tile:4
-      // t_15: f32[j:64, i:64] @reg = select(t_11, t_14, -inf)   /tmp/wt/D/examples/paged.tile:4
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, false, false>(acc, &q[(row) * 72 + 0], 72, &k[(column) * 72 + 0], 72, 64, lane);
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int j = column + tl::column_of(lane, c, k_2);
-            if (i < i_n && j < j_n) {
-              float t_5_at = acc[r_4][c][k_2];
-              const bool t_7 = ((j_0 + j) < len_1);
-              const i64 t_9 = (t_8 + (i_0 + i));
-              const bool t_10 = ((j_0 + j) <= t_9);
-              const bool t_11 = (t_7 && t_10);
-              const float t_14 = (t_5_at * 0.18033688011112042f);
-              const float t_15_at = (t_11 ? t_14 : (-tl::infinity(float(0))));
-              t_15[(j) * 65 + i] = t_15_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      // t_4: f32[i:64] @reg = maxnum(t_15, over=j)   /tmp/wt/D/examples/paged.tile:5
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_4_sum = -tl::infinity(float(0));
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              if (j < j_n) {
-                t_4_sum = tl::maxnum(t_4_sum, t_15[(j) * 65 + i]);
-              }
-            }
-          }
-          t_4_part[n * 4 + part] = t_4_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_4_sum = -tl::infinity(float(0));
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_4_sum = tl::maxnum(t_4_sum, t_4_part[n * 4 + k_2]);
-            t_4[i] = t_4_sum;
-          }
-        }
-      }
-      SYNC();
-      // m_1: f32[i:64] @reg = max(m_0, t_4)   /tmp/wt/D/examples/paged.tile:5
-      // alpha: f32[i:64] @reg = exp2(t_21)   /tmp/wt/D/examples/paged.tile:5
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float m_1_at = tl::max(m_3[i], t_4[i]);
-            const float t_20 = tl::min(m_3[i], 3.4028234663852886e+38f);
-            const float r_1 = tl::max(t_20, (-3.4028234663852886e+38f));
-            const float t_18 = tl::min(m_1_at, 3.4028234663852886e+38f);
-            const float r = tl::max(t_18, (-3.4028234663852886e+38f));
-            const float t_21 = (r_1 - r);
-            const float alpha_at = (t_21 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_21));
-            m_1[i] = m_1_at;
-            alpha[i] = alpha_at;
-          }
-        }
-      }
-      SYNC();
-      // t_17: f32[j:64, i:64] @reg = exp2(t_16)   /tmp/wt/D/examples/paged.tile:5
-      // t_19: f32[i:64] @reg = sum(t_17, over=j)   /tmp/wt/D/examples/paged.tile:5
-      if (j_n < 64) {
-        each_thread {
-          for (int n = thread; n < 4608; n += THREADS) t_17[n].bits = 0;
-        }
-        SYNC();
-      }
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_19_sum = float(0);
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              if (j < j_n) {
-                const float t_18 = tl::min(m_1[i], 3.4028234663852886e+38f);
-                const float r = tl::max(t_18, (-3.4028234663852886e+38f));
-                const float t_16 = (t_15[(j) * 65 + i] - r);
-                const float t_17_at = (t_16 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_16));
-                t_19_sum = t_19_sum + t_17_at;
-                tl::store_marked(&t_17[(j) * 72 + i], t_17_at);
-              }
-            }
-          }
-          t_19_part[n * 4 + part] = t_19_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_19_sum = float(0);
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_19_sum = t_19_sum + t_19_part[n * 4 + k_2];
-            t_19[i] = t_19_sum;
-          }
-        }
-      }
-      SYNC();
-      // l_1: f32[i:64] @reg = add(t_22, t_19)   /tmp/wt/D/examples/paged.tile:5
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float t_22 = (tl::gone(alpha[i]) ? tl::absent<float>() : tl::ordinary((l_3[i] * alpha[i])));
-            const float l_1_at = tl::add(t_22, t_19[i]);
-            l_3[i] = l_1_at;
-          }
-        }
-      }
-      SYNC();
-      // v: f16[j:64, e] @sram = load(V, page_1, t_1, t_3, e)   /tmp/wt/D/examples/paged.tile:6
-      if (j_n < 64) {
-        each_thread {
-          for (int n = thread; n < 4608; n += THREADS) v[n].bits = 0;
-        }
-        SYNC();
-      }
-      if (tl::in_pieces(a.V, 2, a.V_s3, a.V_s0, a.V_s1, a.V_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (j < j_n) {
-              const int e = n % 8 * 8;
-              *(tl::Piece*)&v[(j) * 72 + e] = tl::inside(tl::widen(page_1[j]), a.V_n0) && tl::inside(t_1[j], a.V_n1) && tl::inside(t_3, a.V_n2) ? *(const tl::Piece*)(a.V + (tl::widen(page_1[j]) * a.V_s0 + t_1[j] * a.V_s1 + t_3 * a.V_s2 + (i64)e * a.V_s3)) : tl::Piece{};
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int e = n % 64;
-            if (j < j_n) {
-              const float v_at = tl::inside(tl::widen(page_1[j]), a.V_n0) && tl::inside(t_1[j], a.V_n1) && tl::inside(t_3, a.V_n2) ? (float)tl::widen(a.V[tl::widen(page_1[j]) * a.V_s0 + t_1[j] * a.V_s1 + t_3 * a.V_s2 + (i64)e * a.V_s3]) : float(0);
-              tl::store(&v[(j) * 72 + e], v_at);
-            }
-          }
-        }
-      }
-      SYNC();
-      // t_23: f32[i:64, e] @reg = contract(t_17, v, over=j)   /tmp/wt/D/examples/paged.tile:6
-      // O_3: f32[i:64, e] @reg = add(t_24, t_23)   /tmp/wt/D/examples/paged.tile:6
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, true, true>(acc, &t_17[(0) * 72 + row], 72, &v[(0) * 72 + column], 72, (j_n + 15) / 16 * 16, lane);
-          bool bad = false;
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) bad |= tl::is_nan(acc[r_4][c][k_2]) && row + tl::row_of(lane, r_4, k_2) < i_n;
-          if (bad) {
-            UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) acc[r_4][c][k_2] = 0;
-            tl::products_exact<true, false, f16, 1, 4, true, true>(acc, &t_17[(0) * 72 + row], 72, &v[(0) * 72 + column], 72, (j_n + 15) / 16 * 16, lane);
-          }
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int e = column + tl::column_of(lane, c, k_2);
-            if (i < i_n) {
-              float t_23_at = acc[r_4][c][k_2];
-              const float t_24 = (tl::gone(alpha[i]) ? tl::absent<float>() : tl::ordinary((O_1_1[(i) * 65 + e] * alpha[i])));
-              const float O_3_at = tl::add(t_24, t_23_at);
-              O_1_1[(i) * 65 + e] = O_3_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            m_3[i] = m_1[i];
-          }
-        }
-      }
-      SYNC();
-    }
-    // store(O, b, h, i, e, value=t_25)   /tmp/wt/D/examples/paged.tile:2
-    each_thread {
-      ROLLED for (int n = thread; n < 4096; n += THREADS) {
-        const int i = n / 64;
-        const int e = n % 64;
-        if (i < i_n) {
-          const float t_25 = tl::div(O_1_1[(i) * 65 + e], l_3[i]);
-          tl::store(a.O + (b * a.O_s0 + h * a.O_s1 + (i_0 + i) * a.O_s2 + (i64)e * a.O_s3), t_25);
-        }
-      }
-    }
-    SYNC();
+DEVICE void wgmma_f16(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+    "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+
+// d += a · bᵀ over STEPS times 16 of the contracted axis; slabs of 64 are SLAB_A and SLAB_B bytes apart
+template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> DEVICE void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) {
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) {
+    const u64 x = a + (u64)(((k / 4) * SLAB_A + (k % 4) * 32) >> 4), y = b + (u64)(((k / 4) * SLAB_B + (k % 4) * 32) >> 4);
+    if (k == 0 && !ADD) wgmma_f16<0>(d, x, y); else wgmma_f16<1>(d, x, y);
   }
-  tl::redone(a.redo);
+}
+// d += p · v over STEPS times 16 rows of v
+template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v) {
+#pragma unroll
+  for (int k = 0; k < STEPS; k++) {
+    wgmma_f16(d, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], v + (u64)((k * 2048) >> 4));
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1) paged(
+    const __grid_constant__ TensorMap q_map,
+    const __grid_constant__ TensorMap O_map,
+    const int* __restrict__ len,
+    const i64 len_stride0,
+    const int* __restrict__ page,
+    const i64 page_stride0,
+    const i64 page_stride1,
+    const u16* __restrict__ K,
+    const i64 K_stride0,
+    const i64 K_stride1,
+    const i64 K_stride2,
+    const i64 K_stride3,
+    const u16* __restrict__ V,
+    const i64 V_stride0,
+    const i64 V_stride1,
+    const i64 V_stride2,
+    const i64 V_stride3,
+    const int B,
+    const int H,
+    const int M,
+    const int NP,
+    const int P,
+    const int HK,
+    const int MP,
+    const int most_heads,
+    u32* __restrict__ counter,
+    u32* __restrict__ redo) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const u32 shared = shared_address(memory);
+  const int group = __shfl_sync(FULL, threadIdx.x >> 7, 0);
+  if (threadIdx.x == 0) {
+    for (int n = 0; n < 4; n++) barrier_init(shared + 114688 + 8 * n, 1);   // query_full
+    for (int n = 0; n < 4; n++) barrier_init(shared + 114720 + 8 * n, 4);   // query_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114752 + 8 * n, 3);   // k_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114768 + 8 * n, 8);   // k_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114784 + 8 * n, 3);   // v_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114800 + 8 * n, 8);   // v_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114816 + 8 * n, 1);   // tile_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114832 + 8 * n, 11);   // tile_free
+    barriers_ready();
+  }
+  __syncthreads();
+  const int row_tiles = (M + 127) / 128;
+  const int heads = (B) * (H);
+  const int tiles = row_tiles * heads;
+  if (group == 0) {
+    fewer_registers<104>();
+    const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
+    const int lane = threadIdx.x & 31;
+    if (warp == 0 && (threadIdx.x & 31) == 0) {
+      int tile = blockIdx.x;
+      for (int turn = 0;; turn++) {
+        int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
+        if (tile < tiles) {
+          const int section = tile / (row_tiles * most_heads), place = tile - section * row_tiles * most_heads;
+          const int width = least<int>(most_heads, heads - section * most_heads);
+          int head = section * most_heads + place % width;
+          origin = (row_tiles - 1 - place / width) * 128;
+          h = head % (H); head /= H;
+          b = head;
+          const int len_1 = len[(i64)b * len_stride0];  // load(b)   /tmp/wt/B/examples/paged.tile:5
+          const i64 t_6 = ((i64)P * MP);  // mul(MP, P)
+          const int i_first = origin;  // edge()
+          const int i_last = least<int>(origin + 128, M) - 1;  // edge()
+          const i64 t_38 = ((i64)len_1 - 1);  // sub(len_1, 1)
+          const i64 t_39 = ((i64)len_1 + i_first);  // add(len_1, i_first)
+          const i64 t_40 = (t_39 - M);  // sub(t_39, M)
+          const i64 t_41 = ((i64)len_1 + i_last);  // add(len_1, i_last)
+          const i64 t_42 = (t_41 - M);  // sub(t_41, M)
+          const i64 t_43 = least<i64>(t_38, t_42);  // min(t_38, t_42)
+          const i64 t_44 = least<i64>(t_38, t_40);  // min(t_38, t_40)
+          const i64 t_45 = (t_43 + 1);  // add(t_43, 1)
+          const i64 t_46 = least<i64>(t_6, t_45);  // min(t_6, t_45)
+          const i64 t_47 = (t_44 + 1);  // add(t_44, 1)
+          const i64 t_48 = least<i64>(t_6, t_47);  // min(t_6, t_47)
+          const i64 t_49 = (t_48 >> 7);  // floordiv(t_48, 128)
+          const i64 t_50 = (128 * t_49);  // mul(t_49, 128)
+          const i64 t_51 = greatest<i64>(0, t_50);  // max(0, t_50)
+          start_0 = (int)(0);
+          windows_0 = ((int)greatest<i64>(0, t_51 - start_0) + 127) / 128;
+          start_1 = (int)(t_51);
+          windows_1 = ((int)greatest<i64>(0, t_46 - start_1) + 127) / 128;
+          if (windows_0 + windows_1 == 0) { start_1 = 0; windows_1 = 1; }
+        }
+        wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
+        {
+          shared_put(shared + 114848 + 28 * (turn & 1), origin);
+          shared_put(shared + 114852 + 28 * (turn & 1), b);
+          shared_put(shared + 114856 + 28 * (turn & 1), h);
+          shared_put(shared + 114860 + 28 * (turn & 1), start_0);
+          shared_put(shared + 114864 + 28 * (turn & 1), windows_0);
+          shared_put(shared + 114868 + 28 * (turn & 1), start_1);
+          shared_put(shared + 114872 + 28 * (turn & 1), windows_1);
+          arrive(shared + 114816 + 8 * (turn & 1));
+        }
+        if (origin < 0) break;
+        for (int w = 0; w < 2; w++) {
+          wait(shared + 114720 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1) ^ 1);
+          {
+            expect(shared + 114688 + 8 * ((turn & 1) * 2 + w), 8192);
+            copy_in(shared + 0 + ((turn & 1) * 2 + w) * 8192, &q_map, shared + 114688 + 8 * ((turn & 1) * 2 + w), 0, origin + w * 64, 0, (int)(b), (int)(h));
+          }
+        }
+        {
+          const u32 taken = atomicAdd(counter, 1u);
+          // the last one of this launch leaves it ready for the next
+          if (taken == (u32)tiles - 1) *counter = 0;
+          tile = taken + gridDim.x;
+        }
+      }
+    }
+    else if (warp >= 1 && warp < 4) {
+      const int crew = warp - 1;
+      Cursor<2> k_next(1);
+      Cursor<2> v_next(1);
+      for (int turn = 0;; turn++) {
+        wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
+        const int b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
+        const int h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
+        const int start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
+        const int windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
+        const int start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
+        const int windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
+        if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
+        if (origin < 0) break;
+        const int t_2 = floor_div<int>(H, HK);  // floordiv(H, HK)   /tmp/wt/B/examples/paged.tile:4
+        const int t_3 = floor_div<int>(h, t_2);  // floordiv(h, t_2)   /tmp/wt/B/examples/paged.tile:4
+#pragma unroll 1
+        for (int n = 0; n < windows_1; n++) {
+          const int window = start_1 + (windows_1 - 1 - n) * 128;
+          {
+            wait(shared + 114768 + 8 * k_next.stage, k_next.parity);
+            {
+              const u32 tile_place = shared + 32768 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   /tmp/wt/B/examples/paged.tile:4
+              if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own = ((u64)(i64)(t_55_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const u16* const k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_56_own) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own) * K_stride0 + (i64)(t_56_own) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   /tmp/wt/B/examples/paged.tile:4
+                  {
+#pragma unroll
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const u16* const k_1_row_here = (const u16*)__shfl_sync(FULL, (u64)k_1_row, source);
+                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_row_here && (8 * piece) < 64 ? k_1_row_here + (8 * piece) : nullptr, K);
+                    }
+                  }
+                }
+                pieces_copied();
+              } else {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own_ = ((u64)(i64)(t_55_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  {
+#pragma unroll 1
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const int spot = window + line;
+                      const bool inside = spot < ((i64)P * MP);
+                      const int page_2_here = __shfl_sync(FULL, page_2_own_, source);
+                      const int t_56_here = __shfl_sync(FULL, t_56_own_, source);
+#pragma unroll 1
+                      for (int word = 0; word < 4; word++) {
+                        float k_1_two[2];
+#pragma unroll
+                        for (int column = 0; column < 2; column++) {
+                          const float k_1_x = ((u64)(i64)(page_2_here) < (u64)NP && (u64)(i64)(t_56_here) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here * K_stride0 + (i64)t_56_here * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   /tmp/wt/B/examples/paged.tile:4
+                          k_1_two[column] = inside ? k_1_x : 0.f;
+                        }
+                        u32 part_0;
+                        part_0 = pack_f16(k_1_two[0], k_1_two[1]);
+                        if (line < 128) {
+                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0);
+                        }
+                      }
+                    }
+                  }
+                }
+              }
+            }
+            written_for_copies(); __syncwarp();
+            if (lane == 0) {
+              arrive(shared + 114752 + 8 * k_next.stage);
+            }
+          }
+          k_next.step();
+          {
+            wait(shared + 114800 + 8 * v_next.stage, v_next.parity);
+            {
+              const u32 tile_place = shared + 65536 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   /tmp/wt/B/examples/paged.tile:6
+              if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own__ = ((u64)(i64)(t_55_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own__ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const u16* const v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_56_own__) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_56_own__) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   /tmp/wt/B/examples/paged.tile:6
+                  {
+#pragma unroll
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const u16* const v_1_row_here = (const u16*)__shfl_sync(FULL, (u64)v_1_row, source);
+                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_row_here && (8 * piece) < 64 ? v_1_row_here + (8 * piece) : nullptr, V);
+                    }
+                  }
+                }
+                pieces_copied();
+              } else {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own___ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own___ = ((u64)(i64)(t_55_own___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own___ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own___ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  {
+#pragma unroll 1
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const int spot = window + line;
+                      const bool inside = spot < ((i64)P * MP);
+                      const int page_2_here_ = __shfl_sync(FULL, page_2_own___, source);
+                      const int t_56_here_ = __shfl_sync(FULL, t_56_own___, source);
+#pragma unroll 1
+                      for (int word = 0; word < 4; word++) {
+                        float v_1_two[2];
+#pragma unroll
+                        for (int column = 0; column < 2; column++) {
+                          const float v_1_x = ((u64)(i64)(page_2_here_) < (u64)NP && (u64)(i64)(t_56_here_) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here_ * V_stride0 + (i64)t_56_here_ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   /tmp/wt/B/examples/paged.tile:6
+                          v_1_two[column] = inside ? v_1_x : 0.f;
+                        }
+                        u32 part_0_;
+                        part_0_ = pack_f16(v_1_two[0], v_1_two[1]);
+                        if (line < 128) {
+                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0_);
+                        }
+                      }
+                    }
+                  }
+                }
+              }
+            }
+            written_for_copies(); __syncwarp();
+            if (lane == 0) {
+              arrive(shared + 114784 + 8 * v_next.stage);
+            }
+          }
+          v_next.step();
+        }
+#pragma unroll 1
+        for (int n = 0; n < windows_0; n++) {
+          const int window = start_0 + (windows_0 - 1 - n) * 128;
+          {
+            wait(shared + 114768 + 8 * k_next.stage, k_next.parity);
+            {
+              const u32 tile_place = shared + 32768 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   /tmp/wt/B/examples/paged.tile:4
+              if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own____ = ((u64)(i64)(t_55_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own____ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const u16* const k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_56_own____) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_56_own____) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   /tmp/wt/B/examples/paged.tile:4
+                  {
+#pragma unroll
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const u16* const k_1_row__here = (const u16*)__shfl_sync(FULL, (u64)k_1_row_, source);
+                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_row__here && (8 * piece) < 64 ? k_1_row__here + (8 * piece) : nullptr, K);
+                    }
+                  }
+                }
+                pieces_copied();
+              } else {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own_____ = ((u64)(i64)(t_55_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_____ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  {
+#pragma unroll 1
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const int spot = window + line;
+                      const bool inside = spot < ((i64)P * MP);
+                      const int page_2_here__ = __shfl_sync(FULL, page_2_own_____, source);
+                      const int t_56_here__ = __shfl_sync(FULL, t_56_own_____, source);
+#pragma unroll 1
+                      for (int word = 0; word < 4; word++) {
+                        float k_1_two_[2];
+#pragma unroll
+                        for (int column = 0; column < 2; column++) {
+                          const float k_1_x_ = ((u64)(i64)(page_2_here__) < (u64)NP && (u64)(i64)(t_56_here__) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here__ * K_stride0 + (i64)t_56_here__ * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   /tmp/wt/B/examples/paged.tile:4
+                          k_1_two_[column] = inside ? k_1_x_ : 0.f;
+                        }
+                        u32 part_0__;
+                        part_0__ = pack_f16(k_1_two_[0], k_1_two_[1]);
+                        if (line < 128) {
+                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0__);
+                        }
+                      }
+                    }
+                  }
+                }
+              }
+            }
+            written_for_copies(); __syncwarp();
+            if (lane == 0) {
+              arrive(shared + 114752 + 8 * k_next.stage);
+            }
+          }
+          k_next.step();
+          {
+            wait(shared + 114800 + 8 * v_next.stage, v_next.parity);
+            {
+              const u32 tile_place = shared + 65536 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   /tmp/wt/B/examples/paged.tile:6
+              if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own______ = ((u64)(i64)(t_55_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own______ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const u16* const v_1_row_ = own_inside && (u64)(i64)(page_2_own______) < (u64)NP && (u64)(i64)(t_56_own______) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own______) * V_stride0 + (i64)(t_56_own______) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   /tmp/wt/B/examples/paged.tile:6
+                  {
+#pragma unroll
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const u16* const v_1_row__here = (const u16*)__shfl_sync(FULL, (u64)v_1_row_, source);
+                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_row__here && (8 * piece) < 64 ? v_1_row__here + (8 * piece) : nullptr, V);
+                    }
+                  }
+                }
+                pieces_copied();
+              } else {
+                const int piece = lane & 7;
+#pragma unroll 1
+                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
+                  const int own_spot = window + first_line + lane;   // j
+                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+                  const int t_55_own_______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  const int page_2_own_______ = ((u64)(i64)(t_55_own_______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_______ * page_stride1] : 0);  // load(b, t_55)   /tmp/wt/B/examples/paged.tile:4
+                  const int t_56_own_______ = floor_mod<int>(own_spot, P);  // mod(j, P)   /tmp/wt/B/examples/paged.tile:4
+                  {
+#pragma unroll 1
+                    for (int step = 0; step < 4; step++) {
+                      const int source = step * 4 + lane / 8, line = first_line + source;
+                      const int spot = window + line;
+                      const bool inside = spot < ((i64)P * MP);
+                      const int page_2_here___ = __shfl_sync(FULL, page_2_own_______, source);
+                      const int t_56_here___ = __shfl_sync(FULL, t_56_own_______, source);
+#pragma unroll 1
+                      for (int word = 0; word < 4; word++) {
+                        float v_1_two_[2];
+#pragma unroll
+                        for (int column = 0; column < 2; column++) {
+                          const float v_1_x_ = ((u64)(i64)(page_2_here___) < (u64)NP && (u64)(i64)(t_56_here___) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here___ * V_stride0 + (i64)t_56_here___ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   /tmp/wt/B/examples/paged.tile:6
+                          v_1_two_[column] = inside ? v_1_x_ : 0.f;
+                        }
+                        u32 part_0___;
+                        part_0___ = pack_f16(v_1_two_[0], v_1_two_[1]);
+                        if (line < 128) {
+                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0___);
+                        }
+                      }
+                    }
+                  }
+                }
+              }
+            }
+            written_for_copies(); __syncwarp();
+            if (lane == 0) {
+              arrive(shared + 114784 + 8 * v_next.stage);
+            }
+          }
+          v_next.step();
+        }
+      }
+    }
+  }
+  else {
+    more_registers<200>();
+    const int w = group - 1;
+    const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
+    const u64 q_rows = rows_descriptor(shared + 0 + w * 8192);
+    const u64 k_rows = rows_descriptor(shared + 32768);
+    Cursor<2> k_ahead(0);
+    const u64 v_columns = columns_descriptor(shared + 65536, 16384);
+    Cursor<2> v_late(0);
+    float t_5[64];
+    u32 t_36_packed[32];
+    float O_1[32];
+    if (w == 1) named_arrive(1, 256);   // the first turn is that of warpgroup 0
+    int turn = 0;
+    wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
+    int origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
+    int b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
+    int h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
+    int start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
+    int windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
+    int start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
+    int windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
+    if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
+    wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
+    wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+    group_fence();
+    pin(t_5);
+    rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+    group_commit();
+    while (origin >= 0) {
+      int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
+      const int len_1 = len[(i64)b * len_stride0];  // load(b)   /tmp/wt/B/examples/paged.tile:5
+      const i64 t_8 = ((i64)len_1 - M);  // sub(len_1, M)   /tmp/wt/B/examples/paged.tile:5
+      i64 t_9[2]; ROWS t_9[r] = (t_8 + row_i[r]);  // add(t_8, i)   /tmp/wt/B/examples/paged.tile:5
+      float m[2]; ROWS m[r] = NEG_INF;
+      float l[2]; ROWS l[r] = 0.0f;
+      clear(O_1);
+      int begin_0 = 0, begin_1 = 0;
+      group_wait<0>();
+      pin(t_5);
+      if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+      k_ahead.step();
+      if (windows_1 > 0) {
+        begin_1 = 1;
+        const int window = start_1 + (windows_1 - 1 - 0) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int rest = ((i64)P * MP) - stream_lane;
+        {
+          float guess[4];
+          const int c = 0;
+          u32 counting_[2];
+          ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+          EACH {
+            const int r = x >> 1, column = x & 1;
+            const float t_15_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   /tmp/wt/B/examples/paged.tile:4
+            guess[x] = (t_15_x * 0.18033688f);
+          }
+          ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
+        }
+        float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        u32 counting__[2];
+        ROWS counting__[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_15_x_ = (((counting__[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   /tmp/wt/B/examples/paged.tile:4
+            t_5[4 * c + x] = t_15_x_;
+          }
+        }
+        float t_33_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_32_four[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_31_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   /tmp/wt/B/examples/paged.tile:5
+            const float t_32_x = exp2_(t_31_x);  // exp2(t_31)   /tmp/wt/B/examples/paged.tile:5
+            t_32_four[x] = t_32_x;
+            t_33_part[x] = t_33_part[x] + t_32_x;
+          }
+          t_36_packed[2 * c] = pack_f16(t_32_four[0], t_32_four[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_32_four[2], t_32_four[3]);
+        }
+        float t_33[2]; ROWS t_33[r] = t_33_part[2 * r] + t_33_part[2 * r + 1];
+        float m_6[2];
+        float l_8[2];
+        if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
+          float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   /tmp/wt/B/examples/paged.tile:5
+          ROWS m_6[r] = m[r];
+          ROWS l_8[r] = l_7[r];
+        } else {
+          float t_4_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_4_part[x] = fmaxf(t_4_part[x], t_5[4 * c + x]);
+            }
+          }
+          float t_4[2]; ROWS t_4[r] = quad_max(fmaxf(t_4_part[2 * r], t_4_part[2 * r + 1])) * 0.18033688f;
+          float m_1[2]; ROWS m_1[r] = max_nan(m[r], t_4[r]);  // max(m_0, t_4)   /tmp/wt/B/examples/paged.tile:5
+          float t_18[2]; ROWS t_18[r] = min_nan(m_1[r], 3.4028235e+38f);  // min(m_1, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float r_[2]; ROWS r_[r] = max_nan(t_18[r], -3.4028235e+38f);  // max(t_18, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float t_21[2]; ROWS t_21[r] = (r_1[r] - r_[r]);  // sub(r_1, r)   /tmp/wt/B/examples/paged.tile:5
+          float alpha[2]; ROWS alpha[r] = exp2_(t_21[r]);  // exp2(t_21)   /tmp/wt/B/examples/paged.tile:5
+          float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   /tmp/wt/B/examples/paged.tile:5
+          float t_19_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_17_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_16_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_[r]));  // sub(t_15, r)   /tmp/wt/B/examples/paged.tile:5
+              const float t_17_x = exp2_(t_16_x);  // exp2(t_16)   /tmp/wt/B/examples/paged.tile:5
+              t_17_four[x] = t_17_x;
+              t_19_part[x] = t_19_part[x] + t_17_x;
+            }
+            t_36_packed[2 * c] = pack_f16(t_17_four[0], t_17_four[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_17_four[2], t_17_four[3]);
+          }
+          float t_19[2]; ROWS t_19[r] = t_19_part[2 * r] + t_19_part[2 * r + 1];
+          float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   /tmp/wt/B/examples/paged.tile:5
+          ROWS m_6[r] = m_1[r];
+          ROWS l_8[r] = l_1[r];
+        }
+        ROWS m[r] = m_6[r];
+        ROWS l[r] = l_8[r];
+      }
+      else {
+        begin_0 = 1;
+        const int window = start_0 + (windows_0 - 1 - 0) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        {
+          float guess_[4];
+          const int c = 0;
+          EACH {
+            const int r = x >> 1, column = x & 1;
+            const float t_58_x = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/B/examples/paged.tile:4
+            guess_[x] = t_58_x;
+          }
+          ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
+        }
+        float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        float t_26_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_13_four[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_58_x_ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/B/examples/paged.tile:4
+            const float t_12_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   /tmp/wt/B/examples/paged.tile:5
+            const float t_13_x = exp2_(t_12_x);  // exp2(t_12)   /tmp/wt/B/examples/paged.tile:5
+            t_13_four[x] = t_13_x;
+            t_26_part[x] = t_26_part[x] + t_13_x;
+          }
+          t_36_packed[2 * c] = pack_f16(t_13_four[0], t_13_four[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_13_four[2], t_13_four[3]);
+        }
+        float t_26[2]; ROWS t_26[r] = t_26_part[2 * r] + t_26_part[2 * r + 1];
+        float m_5[2];
+        float l_6[2];
+        if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
+          float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   /tmp/wt/B/examples/paged.tile:5
+          ROWS m_5[r] = m[r];
+          ROWS l_6[r] = l_5[r];
+        } else {
+          float t_59_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_59_part[x] = fmaxf(t_59_part[x], t_5[4 * c + x]);
+            }
+          }
+          float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part[2 * r], t_59_part[2 * r + 1])) * 0.18033688f;
+          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   /tmp/wt/B/examples/paged.tile:5
+          float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   /tmp/wt/B/examples/paged.tile:5
+          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   /tmp/wt/B/examples/paged.tile:5
+          float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   /tmp/wt/B/examples/paged.tile:5
+          float t_63_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_62_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_58_x__ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/B/examples/paged.tile:4
+              const float t_61_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   /tmp/wt/B/examples/paged.tile:5
+              const float t_62_x = exp2_(t_61_x);  // exp2(t_61)   /tmp/wt/B/examples/paged.tile:5
+              t_62_four[x] = t_62_x;
+              t_63_part[x] = t_63_part[x] + t_62_x;
+            }
+            t_36_packed[2 * c] = pack_f16(t_62_four[0], t_62_four[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_62_four[2], t_62_four[3]);
+          }
+          float t_63[2]; ROWS t_63[r] = t_63_part[2 * r] + t_63_part[2 * r + 1];
+          float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   /tmp/wt/B/examples/paged.tile:5
+          ROWS m_5[r] = m_4[r];
+          ROWS l_6[r] = l_4[r];
+        }
+        ROWS m[r] = m_5[r];
+        ROWS l[r] = l_6[r];
+      }
+#pragma unroll 1
+      for (int n = begin_1; n < windows_1; n++) {
+        const int window = start_1 + (windows_1 - 1 - n) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int rest = ((i64)P * MP) - stream_lane;
+        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+        named_sync(1 + w, 256);
+        group_fence();
+        pin(t_5);
+        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+        group_commit();
+        wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
+        group_fence();
+        pin(O_1);
+        pin(t_36_packed);
+        weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
+        group_commit();
+        named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
+        group_wait<1>();
+        pin(t_5);
+        if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+        k_ahead.step();
+        float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        u32 counting___[2];
+        ROWS counting___[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_15_x__ = (((counting___[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   /tmp/wt/B/examples/paged.tile:4
+            t_5[4 * c + x] = t_15_x__;
+          }
+        }
+        group_wait<0>();
+        pin(O_1);
+        pin(t_36_packed);
+        if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
+        v_late.step();
+        float t_33_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_32_four_[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_31_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   /tmp/wt/B/examples/paged.tile:5
+            const float t_32_x_ = exp2_(t_31_x_);  // exp2(t_31)   /tmp/wt/B/examples/paged.tile:5
+            t_32_four_[x] = t_32_x_;
+            t_33_part_[x] = t_33_part_[x] + t_32_x_;
+          }
+          t_36_packed[2 * c] = pack_f16(t_32_four_[0], t_32_four_[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_32_four_[2], t_32_four_[3]);
+        }
+        float t_33[2]; ROWS t_33[r] = t_33_part_[2 * r] + t_33_part_[2 * r + 1];
+        float m_6[2];
+        float l_8[2];
+        if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
+          float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   /tmp/wt/B/examples/paged.tile:5
+          ROWS m_6[r] = m[r];
+          ROWS l_8[r] = l_7[r];
+        } else {
+          float t_4_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_4_part_[x] = fmaxf(t_4_part_[x], t_5[4 * c + x]);
+            }
+          }
+          float t_4[2]; ROWS t_4[r] = quad_max(fmaxf(t_4_part_[2 * r], t_4_part_[2 * r + 1])) * 0.18033688f;
+          float m_1[2]; ROWS m_1[r] = max_nan(m[r], t_4[r]);  // max(m_0, t_4)   /tmp/wt/B/examples/paged.tile:5
+          float t_18[2]; ROWS t_18[r] = min_nan(m_1[r], 3.4028235e+38f);  // min(m_1, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float r_[2]; ROWS r_[r] = max_nan(t_18[r], -3.4028235e+38f);  // max(t_18, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float t_21[2]; ROWS t_21[r] = (r_1[r] - r_[r]);  // sub(r_1, r)   /tmp/wt/B/examples/paged.tile:5
+          float alpha[2]; ROWS alpha[r] = exp2_(t_21[r]);  // exp2(t_21)   /tmp/wt/B/examples/paged.tile:5
+          float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   /tmp/wt/B/examples/paged.tile:5
+          float t_19_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_17_four_[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_16_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_[r]));  // sub(t_15, r)   /tmp/wt/B/examples/paged.tile:5
+              const float t_17_x_ = exp2_(t_16_x_);  // exp2(t_16)   /tmp/wt/B/examples/paged.tile:5
+              t_17_four_[x] = t_17_x_;
+              t_19_part_[x] = t_19_part_[x] + t_17_x_;
+            }
+            t_36_packed[2 * c] = pack_f16(t_17_four_[0], t_17_four_[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_17_four_[2], t_17_four_[3]);
+          }
+          float t_19[2]; ROWS t_19[r] = t_19_part_[2 * r] + t_19_part_[2 * r + 1];
+          float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   /tmp/wt/B/examples/paged.tile:5
+          scale(O_1, alpha);  // mul(O_1_0, alpha)   /tmp/wt/B/examples/paged.tile:6
+          ROWS m_6[r] = m_1[r];
+          ROWS l_8[r] = l_1[r];
+        }
+        ROWS m[r] = m_6[r];
+        ROWS l[r] = l_8[r];
+      }
+#pragma unroll 1
+      for (int n = begin_0; n < windows_0; n++) {
+        const int window = start_0 + (windows_0 - 1 - n) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+        named_sync(1 + w, 256);
+        group_fence();
+        pin(t_5);
+        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+        group_commit();
+        wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
+        group_fence();
+        pin(O_1);
+        pin(t_36_packed);
+        weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
+        group_commit();
+        named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
+        group_wait<1>();
+        pin(t_5);
+        if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+        k_ahead.step();
+        float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+        group_wait<0>();
+        pin(O_1);
+        pin(t_36_packed);
+        if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
+        v_late.step();
+        float t_26_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_13_four_[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_58_x___ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/B/examples/paged.tile:4
+            const float t_12_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   /tmp/wt/B/examples/paged.tile:5
+            const float t_13_x_ = exp2_(t_12_x_);  // exp2(t_12)   /tmp/wt/B/examples/paged.tile:5
+            t_13_four_[x] = t_13_x_;
+            t_26_part_[x] = t_26_part_[x] + t_13_x_;
+          }
+          t_36_packed[2 * c] = pack_f16(t_13_four_[0], t_13_four_[1]);
+          t_36_packed[2 * c + 1] = pack_f16(t_13_four_[2], t_13_four_[3]);
+        }
+        float t_26[2]; ROWS t_26[r] = t_26_part_[2 * r] + t_26_part_[2 * r + 1];
+        float m_5[2];
+        float l_6[2];
+        if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
+          float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   /tmp/wt/B/examples/paged.tile:5
+          ROWS m_5[r] = m[r];
+          ROWS l_6[r] = l_5[r];
+        } else {
+          float t_59_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_59_part_[x] = fmaxf(t_59_part_[x], t_5[4 * c + x]);
+            }
+          }
+          float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part_[2 * r], t_59_part_[2 * r + 1])) * 0.18033688f;
+          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   /tmp/wt/B/examples/paged.tile:5
+          float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   /tmp/wt/B/examples/paged.tile:5
+          float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   /tmp/wt/B/examples/paged.tile:5
+          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   /tmp/wt/B/examples/paged.tile:5
+          float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   /tmp/wt/B/examples/paged.tile:5
+          float t_63_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   /tmp/wt/B/examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_62_four_[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_58_x____ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   /tmp/wt/B/examples/paged.tile:4
+              const float t_61_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   /tmp/wt/B/examples/paged.tile:5
+              const float t_62_x_ = exp2_(t_61_x_);  // exp2(t_61)   /tmp/wt/B/examples/paged.tile:5
+              t_62_four_[x] = t_62_x_;
+              t_63_part_[x] = t_63_part_[x] + t_62_x_;
+            }
+            t_36_packed[2 * c] = pack_f16(t_62_four_[0], t_62_four_[1]);
+            t_36_packed[2 * c + 1] = pack_f16(t_62_four_[2], t_62_four_[3]);
+          }
+          float t_63[2]; ROWS t_63[r] = t_63_part_[2 * r] + t_63_part_[2 * r + 1];
+          float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   /tmp/wt/B/examples/paged.tile:5
+          scale(O_1, alpha_1);  // mul(O_1_1, alpha_1)   /tmp/wt/B/examples/paged.tile:6
+          ROWS m_5[r] = m_4[r];
+          ROWS l_6[r] = l_4[r];
+        }
+        ROWS m[r] = m_5[r];
+        ROWS l[r] = l_6[r];
+      }
+      if (lane == 0) arrive(shared + 114720 + 8 * ((turn & 1) * 2 + w));
+      turn++;
+      wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
+      const int next_origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
+      wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
+      if (next_origin >= 0) {
+        wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
+        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+      }
+      named_sync(1 + w, 256);
+      group_fence();
+      pin(O_1);
+      pin(t_36_packed);
+      weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
+      group_commit();
+      group_fence();
+      pin(t_5);
+      rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+      group_commit();
+      named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
+      group_wait<1>();
+      pin(O_1);
+      pin(t_36_packed);
+      if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
+      v_late.step();
+      float l_total[2]; ROWS l_total[r] = quad_sum(l[r]);
+      {
+        u32 probe_ = 0;
+        float inverse_l_total[2]; ROWS inverse_l_total[r] = reciprocal(l_total[r]);
+        if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory
+        named_sync(8 + w, 128);
+        const u32 out_place = shared + 98304 + w * 8192, out_row = warp * 16 + (lane & 15);
+        const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);
+        if (__all_sync(FULL, regular(l_total[0]) & regular(l_total[1]))) {
+#pragma unroll
+          for (int b16 = 0; b16 < 4; b16++) {
+            float four[2][4];
+#pragma unroll
+            for (int b8 = 0; b8 < 2; b8++) EACH {
+              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
+              const float t_25_x = (O_1[4 * c + x] * inverse_l_total[r]);  // div(O_1, l)   /tmp/wt/B/examples/paged.tile:6
+              four[b8][x] = t_25_x;
+            }
+            probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
+            store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
+          }
+        }
+        else {
+#pragma unroll
+          for (int b16 = 0; b16 < 4; b16++) {
+            float four[2][4];
+#pragma unroll
+            for (int b8 = 0; b8 < 2; b8++) EACH {
+              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
+              const float t_25_x_ = divide(O_1[4 * c + x], l_total[r]);  // div(O_1, l)   /tmp/wt/B/examples/paged.tile:6
+              four[b8][x] = t_25_x_;
+            }
+            probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
+            store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
+          }
+        }
+        if (probe_ & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent
+        written_for_copies();
+        named_sync(8 + w, 128);
+        if ((threadIdx.x & 127) == 0) {
+          copy_out(&O_map, out_place, 0, origin + w * 64, 0, (int)b, (int)h);  // store(b, h, i, e, t_25)   /tmp/wt/B/examples/paged.tile:2
+          copy_commit();
+        }
+      }
+      origin = next_origin;
+      b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
+      h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
+      start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
+      windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
+      start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
+      windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
+      if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
+    }
+    group_wait<0>();
+    pin(t_5);
+    if ((threadIdx.x & 127) == 0) copy_finish();
+  }
 }
