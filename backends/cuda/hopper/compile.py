@@ -132,19 +132,27 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     schedule = default(width, values, length, rows, uneven(s))
     if s.together:
         schedule = replace(schedule, loader=40)
-    if any(t.computed for t in (*s.queries, *s.rings)):
+    whole = s.loops[0].tile is None
+    if whole:
+        schedule = replace(schedule, columns=s.columns)
+    computed = any(t.computed for t in (*s.queries, *s.rings))
+    if schedule.warpgroups == 1 and (computed or not _fits(s, schedule)):
+        schedule = replace(schedule, warpgroups=2, blocks=1)
+    if computed:
         schedule = replace(schedule, warpgroups=2, columns=min(128, schedule.columns), loader=104)
-    if s.loops[0].tile is None:
-        return replace(schedule, warpgroups=2, columns=s.columns)
-    while schedule.columns > 16:
-        fits = (
-            plans.fragment_registers(replace(s, columns=schedule.columns)) + plans.RESERVE
-            <= schedule.registers[1]
-        )
-        if fits and plans.memory_bytes(s, schedule) <= schedule.shared:
-            break
+    if whole:
+        return replace(schedule, warpgroups=min(2, schedule.warpgroups), columns=s.columns)
+    while schedule.columns > 16 and not _fits(s, schedule):
         schedule = replace(schedule, columns=schedule.columns // 2)
     return schedule
+
+
+def _fits(s: Structure, schedule: Schedule) -> bool:
+    """Whether there is room for what a schedule holds."""
+    fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
+    if fragments + plans.RESERVE > schedule.registers[1]:
+        return False
+    return plans.memory_bytes(s, schedule) <= schedule.shared
 
 
 def uneven(s: Structure) -> bool:
