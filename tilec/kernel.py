@@ -322,12 +322,13 @@ class Kernel:
         key += (*fixed.items(), *extents.items(), *schedule.items())
         tiles = self._in_tiles(key, online, pipeline.tile_pipeline(fixed, extents, target))
         workers = backend.workers(target, schedule)
-        if workers and pipeline.module("split").few(tiles, known, workers):
+        split = pipeline.module("split")
+        if workers and split.few(tiles, known, split.Options(workers=workers)):
             key += ("workers", workers)
             steps = pipeline.tile_pipeline(fixed, extents, target, workers)
             tiles = self._in_tiles(key, online, steps)
         if key not in self._ready:
-            before = None if tile else (online, sizes)
+            before = None if tile else (online, sizes, chosen)
             hint = tuned is not None
             self._ready[key] = tiles, backend.runner(tiles, target, schedule, before, hint)
         return self._ready[key]

@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import emit
-from tilec.backends.cuda.hopper.schedule import Schedule, default
+from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
-from tilec.ir import Edge, Grid, Kernel, Op, operands
-from tilec.pipeline import Pipeline, module, step
+from tilec.ir import Edge, For, Grid, Group, Kernel, Op, operands, walk
+from tilec.pipeline import Pipeline, Step, module, step
+from tilec.rows import Rows
+from tilec.scalar import Number, evaluate
 from tilec.target import Target
+
+if TYPE_CHECKING:
+    from tilec.passes.split import Options
 
 
 def tiles(
-    kernel: Kernel, sizes: Mapping[str, int], schedule: Schedule | None = None
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    schedule: Schedule | None = None,
+    packed: Rows | None = None,
+    workers: int | None = None,
 ) -> tuple[Kernel, Schedule]:
     """The placed tile IR of a kernel under a schedule, the default one of its shape if None.
 
     `kernel` is what `online` gives; `sizes` are all dimensions: those that must be known are fixed, the others choose the
-    default. Raises Refused where no grid fits.
+    default. `packed`: another axis in the rows of a tile. `workers`: the streamed axis is cut in pieces for so many.
+    Raises Refused where no grid fits.
     """
-    schedule = schedule or suggested(kernel, sizes)
-    return tiled(specialised(kernel, sizes), schedule), schedule
+    schedule = schedule or suggested(kernel, sizes, packed)
+    return tiled(specialised(kernel, sizes, packed), schedule, packed, workers), schedule
 
 
-def suggested(kernel: Kernel, sizes: Mapping[str, int]) -> Schedule:
+def suggested(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = None) -> Schedule:
     """The default schedule for a kernel's shape. Raises Refused where no grid fits."""
-    probe = tiled(specialised(kernel, sizes), Schedule(2, 128, relax=False))
+    probe = tiled(specialised(kernel, sizes, packed), Schedule(2, 128, relax=False), packed)
     return _default(fitting(probe), sizes)
+
+
+def pieces(workers: int, rows: int) -> Options:
+    """How a streamed axis is cut for so many multiprocessors: a piece takes as long as what it costs to merge it, or longer."""
+    from tilec.passes.split import Options
+
+    positions = 512 if rows <= ROWS else 1024
+    return Options(workers=workers, least=1, positions=positions, rounds=4, rows=4)
 
 
 def candidates(schedule: Schedule) -> Iterator[Schedule]:
@@ -47,22 +64,36 @@ def candidates(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, columns=columns, loader=max(40, schedule.loader))
 
 
-def specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
+def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = None) -> Kernel:
     """The kernel with numbers for the dimensions that must be known."""
-    specialise = importlib.import_module("tilec.passes.specialise")
-    fixed = {d: sizes[d] for d in specialise.static_dims(kernel)}
+    specialise = module("specialise")
+    fixed = {d: sizes[d] for d in _known(kernel, packed)}
     return specialise.specialise(kernel, specialise.Options(sizes=fixed))
 
 
-def steps(kernel: Kernel, sizes: Mapping[str, int], schedule: Tiling) -> Pipeline:
+def steps(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    schedule: Tiling,
+    packed: Rows | None = None,
+    workers: int | None = None,
+) -> Pipeline:
     """The passes that `tiles` runs."""
-    fixed = {d: sizes[d] for d in module("specialise").static_dims(kernel)}
-    names = ("prune", "stage", *(["relax"] if schedule.relax else []), "place")
+    fixed = {d: sizes[d] for d in _known(kernel, packed)}
+    names = ("steady", "prune", "stage", *(["relax"] if schedule.relax else []))
+    cut = (Step("split", pieces(workers, schedule.rows)),) if workers else ()
     return (
         step("specialise", sizes=fixed),
-        step("tile", target=_target(schedule)),
+        step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
         *(step(name) for name in names),
+        *cut,
+        step("place"),
     )
+
+
+def _known(kernel: Kernel, packed: Rows | None) -> tuple[str, ...]:
+    """The dimensions whose numbers must be known."""
+    return (*module("specialise").static_dims(kernel), *(packed.dims if packed else ()))
 
 
 def sources(kernel: Kernel, schedule: Schedule) -> dict[int, Source | str]:
@@ -87,16 +118,22 @@ class Tiling(Protocol):
     def relax(self) -> bool: ...
 
 
-def tiled(kernel: Kernel, schedule: Tiling) -> Kernel:
+def tiled(
+    kernel: Kernel, schedule: Tiling, packed: Rows | None = None, workers: int | None = None
+) -> Kernel:
     """The placed tile IR of a specialised kernel."""
     from tilec.passes.place import place
     from tilec.passes.prune import prune
     from tilec.passes.relax import relax
+    from tilec.passes.split import split
     from tilec.passes.stage import stage
+    from tilec.passes.steady import steady
     from tilec.passes.tile import Options, tile
 
-    kernel = stage(prune(tile(kernel, Options(target=_target(schedule)))))
-    return place(relax(kernel) if schedule.relax else kernel)
+    extents = packed.extents if packed else {}
+    kernel = stage(prune(steady(tile(kernel, Options(extents, _target(schedule))))))
+    kernel = relax(kernel) if schedule.relax else kernel
+    return place(split(kernel, pieces(workers, schedule.rows)) if workers else kernel)
 
 
 def _target(schedule: Tiling) -> Target:
@@ -118,11 +155,10 @@ def fitting(kernel: Kernel) -> Structure:
 
 
 def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
-    from tilec.scalar import evaluate
-
     width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
     length = int(evaluate(s.kernel.extents[s.stream], sizes))
-    rows = int(evaluate(s.kernel.extents[s.row], sizes))
+    rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))
+    few = rows <= ROWS
     values = sum(x.width for x in s.slots)
     schedule = default(width, values, length, rows, uneven(s))
     if s.together:
@@ -130,7 +166,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     if any(t.computed for t in (*s.queries, *s.rings)):
         schedule = replace(schedule, warpgroups=2, columns=min(128, schedule.columns), loader=104)
     if s.loops[0].tile is None:
-        return replace(schedule, warpgroups=2, columns=s.columns)
+        return replace(schedule, warpgroups=1 if few else 2, columns=s.columns)
     while schedule.columns > 16:
         fits = (
             plans.fragment_registers(replace(s, columns=schedule.columns)) + plans.RESERVE

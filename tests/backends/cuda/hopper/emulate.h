@@ -350,6 +350,7 @@ inline float max_nan(float x, float y) { return x != x || y != y ? NAN : x > y ?
 inline float min_nan(float x, float y) { return x != x || y != y ? NAN : x < y ? x : y; }
 inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
 template<int N> inline void store_if(bool here, void* p, const u32 (&x)[N]) { if (here) memcpy(p, x, 4 * N); }
+inline void store_pair(float* p, float x, float y) { p[0] = x; p[1] = y; }
 
 // ---- running a block
 

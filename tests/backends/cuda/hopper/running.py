@@ -10,7 +10,7 @@ import numpy as np
 
 import tilec
 from tests.backends.cuda.hopper import emulator
-from tilec import pipeline
+from tilec import pipeline, rows
 from tilec.arrays import numpy_dtype
 from tilec.backends.cuda import call
 from tilec.backends.cuda.hopper import compile as hopper
@@ -21,14 +21,24 @@ from tilec.scalar import evaluate
 
 
 def tiles(
-    kernel: tilec.Kernel, dtype: str, sizes: Mapping[str, int], **changes: object
+    kernel: tilec.Kernel,
+    dtype: str,
+    sizes: Mapping[str, int],
+    *,
+    packed: bool = False,
+    workers: int | None = None,
+    **changes: object,
 ) -> tuple[Kernel, dict[int, Source]]:
-    """A program in tiles under its default schedule, or a changed one, and the sources of the grids that fit."""
+    """A program in tiles under its default schedule, or a changed one, and the sources of the grids that fit.
+
+    `packed`: heads that share their keys are the rows. `workers`: the keys are cut in pieces for so many.
+    """
     ir = kernel._for_types(dict.fromkeys(kernel._source.untyped, dtype))
     online = pipeline.run(ir, pipeline.tensor_pipeline())
-    placed, schedule = hopper.tiles(online, sizes)
-    if changes:
-        placed, schedule = hopper.tiles(online, sizes, dataclasses.replace(schedule, **changes))
+    heads = rows.choose(online, sizes, pipeline.target_of("cuda")) if packed else None
+    assert (heads is not None) == packed
+    schedule = dataclasses.replace(hopper.suggested(online, sizes, heads), **changes)
+    placed, _ = hopper.tiles(online, sizes, schedule, heads, workers)
     found = hopper.sources(placed, schedule)
     fitting = {n: s for n, s in found.items() if not isinstance(s, str)}
     assert fitting, found
@@ -44,10 +54,12 @@ def run(
     seed: int = 1,
     processors: int = 2,
     scalars: Mapping[str, Any] | None = None,
+    packed: bool = False,
+    workers: int | None = None,
     **changes: object,
 ) -> dict[str, np.ndarray]:
     """The outputs of a program on the emulator."""
-    placed, sources = tiles(kernel, dtype, sizes, **changes)
+    placed, sources = tiles(kernel, dtype, sizes, packed=packed, workers=workers, **changes)
     known: dict[str, Any] = {**sizes, **(scalars or {})}
     for name, a in placed.arguments.items():
         if name not in known and a.default is not None:
