@@ -52,9 +52,8 @@ class Options:
     """`pieces`: how many, the same for all sizes. `workers`: as many as give each worker a tile. Without either: one piece.
 
     `least` and `positions`: how many pairs of a row and a position, and how many positions, a piece holds, where `workers`
-    decides: a smaller one costs more than it saves. `rounds`: the workers take their tiles all at once, so that there must not
-    be a few more tiles than workers; where one round would leave many idle, there are as many tiles as for this number of rounds.
-    `window`: the pieces merged at a time. `rows`: the longest tile of the merging grid; None: as it is.
+    decides: a smaller one costs more than it saves. `rounds`: the workers take tiles all at once, so that there must not be
+    a few more of these than workers; where one round leaves many idle, there are tiles for so many rounds. `window`: the pieces merged at a time. `rows`: the longest tile of the merging grid; None: as it is.
     """
 
     pieces: int | None = None

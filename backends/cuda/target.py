@@ -41,8 +41,8 @@ PROCESSORS = 132
 @dataclass(frozen=True)
 class Online:
     """A kernel before it is cut in tiles (after the pass `online`), the sizes it is for, and the fields of its schedule that
-    are asked for: where the fast path begins. `packed`: another axis in the rows of its tiles. `workers`: the streamed axis is
-    cut in pieces for so many."""
+    are asked for: where the fast path begins. `packed`: another axis in the rows of its tiles. `workers`: the streamed axis
+    is cut in pieces for so many."""
 
     kernel: Kernel
     sizes: Mapping[str, int]

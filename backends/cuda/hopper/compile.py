@@ -45,7 +45,7 @@ def suggested(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = No
 
 
 def pieces(workers: int, rows: int) -> Options:
-    """How a streamed axis is cut for so many multiprocessors: a piece takes as long as what it costs to merge it, or longer."""
+    """How a streamed axis is cut for so many multiprocessors: a piece takes no less time than it costs to merge it."""
     from tilec.passes.split import Options
 
     positions = 512 if rows <= ROWS else 1024
