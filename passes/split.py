@@ -53,7 +53,8 @@ class Options:
 
     `least` and `positions`: how many pairs of a row and a position, and how many positions, a piece holds, where `workers`
     decides: a smaller one costs more than it saves. `rounds`: the workers take tiles all at once, so that there must not be
-    a few more of these than workers; where one round leaves many idle, there are tiles for so many rounds. `window`: the pieces merged at a time. `rows`: the longest tile of the merging grid; None: as it is.
+    a few more of these than workers; where one round leaves many idle, there are tiles for so many rounds. `window`: the
+    pieces merged at a time. `rows`: the longest tile of the merging grid; None: as it is.
     """
 
     pieces: int | None = None

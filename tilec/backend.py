@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec import gpu
 from tilec.arrays import Array, view
@@ -26,8 +26,8 @@ CPU_FORMS = ("llvm", "asm")
 GPU_FORMS = ("cuda", "ptx", "sass")
 """The forms of code for a GPU, as text."""
 
-Online = Union[tuple[Kernel, Mapping[str, int]], tuple[Kernel, Mapping[str, int], "Rows | None"]]
-"""A kernel before it is cut in tiles, the sizes of a call, and what is in the rows of a tile in place of the usual axis."""
+Online = tuple[Kernel, Mapping[str, int]]
+"""A kernel before it is cut in tiles, and the sizes of a call."""
 
 Launch = Callable[[Sequence[int]], None]
 """Runs a call that was made ready, given the addresses of its tensors and then of its outputs."""
@@ -218,16 +218,18 @@ def runner(
     schedule: Mapping[str, object] | None = None,
     online: Online | None = None,
     hint: bool = False,
+    packed: Rows | None = None,
 ) -> Runner:
     """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
     `online`: for targets that choose the tiles themselves. `hint`: a call that the schedule does not fit takes another one.
+    `packed`: what is in the rows of a tile in place of the usual axis.
     """
     if on_gpu(target):
         from tilec.backends.cuda import execute
         from tilec.backends.cuda import target as cuda
 
-        before = cuda.Online(*online) if online else None
+        before = cuda.Online(*online, packed) if online else None
         return execute.executable(kernel, target, schedule, before, hint)
     if target == "cpu":
         from tilec.backends.cpu.target import compile

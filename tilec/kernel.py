@@ -328,9 +328,9 @@ class Kernel:
             steps = pipeline.tile_pipeline(fixed, extents, target, workers)
             tiles = self._in_tiles(key, online, steps)
         if key not in self._ready:
-            before = None if tile else (online, sizes, chosen)
-            hint = tuned is not None
-            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before, hint)
+            before = None if tile else (online, sizes)
+            runner = backend.runner(tiles, target, schedule, before, tuned is not None, chosen)
+            self._ready[key] = tiles, runner
         return self._ready[key]
 
     def _in_tiles(self, key: object, online: IR, steps: pipeline.Pipeline) -> IR:

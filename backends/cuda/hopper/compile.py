@@ -164,7 +164,9 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     if s.together:
         schedule = replace(schedule, loader=40)
     if any(t.computed for t in (*s.queries, *s.rings)):
-        schedule = replace(schedule, warpgroups=2, columns=min(128, schedule.columns), loader=104)
+        groups = 1 if few else 2
+        columns = min(128, schedule.columns)
+        schedule = replace(schedule, warpgroups=groups, columns=columns, loader=104)
     if s.loops[0].tile is None:
         return replace(schedule, warpgroups=1 if few else 2, columns=s.columns)
     while schedule.columns > 16:
@@ -174,7 +176,10 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         )
         if fits and plans.memory_bytes(s, schedule) <= schedule.shared:
             break
-        schedule = replace(schedule, columns=schedule.columns // 2)
+        if fits and few and schedule.stages > 2:
+            schedule = replace(schedule, stages=schedule.stages - 1)
+        else:
+            schedule = replace(schedule, columns=schedule.columns // 2)
     return schedule
 
 

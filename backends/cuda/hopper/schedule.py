@@ -186,9 +186,9 @@ def default(width: int, values: int, length: int, rows: int, uneven: bool) -> Sc
     return Schedule(2, 64, order=order, store="direct", loader=40 if uneven else 24)
 
 
-def narrow(width: int, uneven: bool) -> Schedule:
+def narrow(width: int, length: int, uneven: bool) -> Schedule:
     """The schedule for tiles of at most 64 rows, which wait for memory: as many bytes as there is room for under way."""
-    columns = 128 if width <= 128 else 64
+    columns = 128 if width <= 128 and length > 64 else 64
     stages = max(2, min(8, 3 * 128 * 128 // (columns * (-(-width // 64) * 64))))
     order: Literal["static", "longest"] = "longest" if uneven else "static"
     return Schedule(1, columns, stages, pingpong=False, order=order, store="direct")

@@ -60,7 +60,15 @@ def test_heads_in_rows(group: int, pieces: int | None) -> None:
     sizes = {"B": 2, "H": 2 * group, "HK": 2, "M": 1, "N": 300, "D": 32, "E": 32}
     kernel = tilec.compile(GQA.format(mask=MASKS["causal"]))
     arrays = data(sizes)
-    more = {} if pieces is None else {"workers": 132, "scalars": {"j_pieces": pieces}}
-    got = running.run(kernel, arrays, "f16", sizes, columns=32, packed=True, **more)
+    got = running.run(
+        kernel,
+        arrays,
+        "f16",
+        sizes,
+        columns=32,
+        packed=True,
+        workers=None if pieces is None else 132,
+        scalars=None if pieces is None else {"j_pieces": pieces},
+    )
     for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
         assert running.error(g, r) < 1e-3
