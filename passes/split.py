@@ -294,9 +294,12 @@ def _bounded(emit: Emitter, cut: _Cut) -> list[For]:
     size = e("mul", each, tile)
     low = e("add", begin, e("mul", cut.axis, size))
     high = e("add", low, size)
+    # a piece may be empty, for which nothing is proven
+    ragged = [f.ragged for f in chain[:-1]]
+    ragged.append(chain[-1].ragged or not any(ragged))
     return [
-        replace(f, start=low if a == begin else e("max", a, low), stop=e("min", z, high))
-        for f, a, z in zip(chain, starts, stops, strict=True)
+        replace(f, start=low if a == begin else e("max", a, low), stop=e("min", z, high), ragged=r)
+        for f, a, z, r in zip(chain, starts, stops, ragged, strict=True)
     ]
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tilec.backends.cuda.hopper.schedule import Schedule
     from tilec.ceilings import Ceilings
     from tilec.pipeline import Pipeline
-    from tilec.scalar import Number
     from tilec.traffic import Budget
 
 EMITTERS = ("simt", "hopper")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import emit
-from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
+from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
-from tilec.ir import Edge, For, Grid, Group, Kernel, Op, operands, walk
+from tilec.ir import Edge, Grid, Kernel, Op, operands
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
-from tilec.scalar import Number, evaluate
+from tilec.scalar import evaluate
 from tilec.target import Target
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def tiled(
     from tilec.passes.steady import steady
     from tilec.passes.tile import Options, tile
 
-    extents = packed.extents if packed else {}
+    extents: Mapping[str, int] = packed.extents if packed else {}
     kernel = stage(prune(steady(tile(kernel, Options(extents, _target(schedule))))))
     kernel = relax(kernel) if schedule.relax else kernel
     return place(split(kernel, pieces(workers, schedule.rows)) if workers else kernel)

@@ -172,7 +172,7 @@ def default(width: int, values: int, length: int, rows: int, uneven: bool) -> Sc
     if max(rows, length) <= ROWS and max(width, values) <= 64:
         return Schedule(1, ROWS, store="direct", blocks=4 if max(width, values) <= 32 else 3)
     if rows <= ROWS:
-        return narrow(width, uneven)
+        return narrow(width, length, uneven)
     if width <= 64:
         if uneven and length <= 1024:
             return Schedule(2, 128, order=order, section=16)
