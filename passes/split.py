@@ -38,6 +38,7 @@ from tilec.ir import (
     Yield,
     copy_fresh,
     fresh,
+    rebuild,
     used_names,
 )
 from tilec.passes.combine import REDUCTION, Extreme, Rule, Sum, combination
@@ -50,14 +51,19 @@ from tilec.scalar import Number, Scalar, evaluate
 class Options:
     """`pieces`: how many, the same for all sizes. `workers`: as many as give each worker a tile. Without either: one piece.
 
-    `least`: how many pairs of a row and a position a piece holds, where `workers` decides: a smaller one costs more than it
-    saves. `window`: the pieces merged at a time.
+    `least` and `positions`: how many pairs of a row and a position, and how many positions, a piece holds, where `workers`
+    decides: a smaller one costs more than it saves. `rounds`: the workers take tiles all at once, so that there must not be
+    a few more of these than workers; where one round leaves many idle, there are tiles for so many rounds. `window`: the
+    pieces merged at a time. `rows`: the longest tile of the merging grid; None: as it is.
     """
 
     pieces: int | None = None
     workers: int | None = None
     least: int = 4096
+    positions: int = 1
+    rounds: int | None = None
     window: int = 8
+    rows: int | None = None
 
 
 def split(kernel: Kernel, options: Options = Options()) -> Kernel:
@@ -69,10 +75,10 @@ def split(kernel: Kernel, options: Options = Options()) -> Kernel:
     return replace(s.kernel, body=body)
 
 
-def few(kernel: Kernel, sizes: Mapping[str, Number], workers: int) -> bool:
+def few(kernel: Kernel, sizes: Mapping[str, Number], options: Options) -> bool:
     """Whether some axis would be cut: fewer tiles than workers, and enough to do for several of them."""
     return any(
-        int(evaluate(_default(kernel, op, c[0], Options(workers=workers)), sizes)) > 1
+        int(evaluate(_default(kernel, op, c[0], options), sizes)) > 1
         for op in kernel.body
         if isinstance(op, Grid)
         for c in _chains(op.body)
@@ -84,6 +90,10 @@ def few(kernel: Kernel, sizes: Mapping[str, Number], workers: int) -> bool:
 
 def _ceil(x: Scalar, n: Scalar) -> Scalar:
     return x if n == 1 else fix(("floordiv", ("sub", ("add", x, n), 1), n), {})
+
+
+def _whole(x: Scalar, n: int) -> Scalar:
+    return x if n == 1 else ("floordiv", x, n)
 
 
 def _tiles(kernel: Kernel, grid: Grid) -> Scalar:
@@ -100,14 +110,26 @@ def _default(kernel: Kernel, grid: Grid, loop: For, options: Options) -> Scalar:
         return options.pieces
     assert options.workers is not None
     extent = kernel.extents[loop.axis]
-    wanted = _ceil(options.workers, fix(("max", 1, _tiles(kernel, grid)), {}))
+    wanted = _wanted(fix(("max", 1, _tiles(kernel, grid)), {}), options.workers, options.rounds)
     pairs: Scalar = extent
     for axis, tile in grid.axes:
         if tile > 1:
             pairs = ("mul", pairs, ("min", kernel.extents[axis], tile))
-    held: Scalar = pairs if options.least == 1 else ("floordiv", pairs, options.least)
+    held = _whole(pairs, options.least)
+    if options.positions > 1:
+        held = ("min", held, _whole(extent, options.positions))
     most: Scalar = ("min", held, _ceil(extent, loop.tile or 1))
     return fix(("max", 1, ("min", wanted, most)), {})
+
+
+def _wanted(tiles: Scalar, workers: int, rounds: int | None) -> Scalar:
+    """How many pieces of each tile keep the workers busy."""
+    if rounds is None:
+        return _ceil(workers, tiles)
+    once: Scalar = ("floordiv", workers, tiles)
+    busy: Scalar = ("ge", ("mul", once, tiles), workers * 7 // 8)
+    more: Scalar = ("floordiv", rounds * workers, tiles)
+    return fix(("select", ("or", ("eq", once, 0), busy), once, more), {})
 
 
 # ---- the loops of a grid
@@ -215,7 +237,8 @@ class _Splitter:
             elif op is chains[n][-1]:
                 out.append(self._partial(grid, cuts[n], done))
                 done.append(self._merged(grid, cuts[n]))
-        first, *rest = [*out, replace(grid, body=live(tuple(done)))]
+        merging = replace(grid, body=live(tuple(done)))
+        first, *rest = [*out, _narrowed(merging, self.options.rows)]
         return [first, *(op for g in rest for op in copy_fresh((g,), self.taken))]
 
     # ---- the pieces
@@ -271,9 +294,12 @@ def _bounded(emit: Emitter, cut: _Cut) -> list[For]:
     size = e("mul", each, tile)
     low = e("add", begin, e("mul", cut.axis, size))
     high = e("add", low, size)
+    # a piece may be empty, for which nothing is proven
+    ragged = [f.ragged for f in chain[:-1]]
+    ragged.append(chain[-1].ragged or not any(ragged))
     return [
-        replace(f, start=low if a == begin else e("max", a, low), stop=e("min", z, high))
-        for f, a, z in zip(chain, starts, stops, strict=True)
+        replace(f, start=low if a == begin else e("max", a, low), stop=e("min", z, high), ragged=r)
+        for f, a, z, r in zip(chain, starts, stops, ragged, strict=True)
     ]
 
 
@@ -343,6 +369,23 @@ class _Merge:
             return x
         k = int(x[1:])
         return self.new(k) if states is None else states[k]
+
+
+def _narrowed(grid: Grid, most: int | None) -> Grid:
+    """The grid in tiles of at most `most` positions: an op means on a short window what it means on a long one."""
+    if most is None:
+        return grid
+    tiles = {a: most for a, n in grid.axes if n > most}
+
+    def sized(v: Value) -> Value:
+        extents = (tiles.get(a, n) for a, n in zip(v.type.axes, v.type.tile, strict=True))
+        return replace(v, type=replace(v.type, tile=tuple(extents)))
+
+    def again(op: Op) -> Op:
+        return rebuild(op, region=lambda b: tuple(again(x) for x in b), value=sized)
+
+    axes = tuple((a, tiles.get(a, n)) for a, n in grid.axes)
+    return replace(grid, axes=axes, body=tuple(again(op) for op in grid.body))
 
 
 def _noted(grid: Grid, note: str) -> Grid:

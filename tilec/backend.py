@@ -15,6 +15,7 @@ from tilec.scalar import Number
 
 if TYPE_CHECKING:
     from tilec.ceilings import Ceilings
+    from tilec.rows import Rows
     from tilec.traffic import Budget
 
 TARGETS = ("cpu", "reference", "cuda")
@@ -24,6 +25,9 @@ CPU_FORMS = ("llvm", "asm")
 """The forms of code for a CPU."""
 GPU_FORMS = ("cuda", "ptx", "sass")
 """The forms of code for a GPU, as text."""
+
+Online = tuple[Kernel, Mapping[str, int]]
+"""A kernel before it is cut in tiles, and the sizes of a call."""
 
 Launch = Callable[[Sequence[int]], None]
 """Runs a call that was made ready, given the addresses of its tensors and then of its outputs."""
@@ -140,7 +144,7 @@ def prepare(
     kernel: Kernel,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: tuple[Kernel, Mapping[str, int]] | None = None,
+    online: Online | None = None,
 ) -> None:
     """Compiles a kernel in tiles into the cache on disk; a `runner` finds the code there. A GPU need not be present."""
     if on_gpu(target):
@@ -180,7 +184,7 @@ def draft(
     kernel: Kernel,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: tuple[Kernel, Mapping[str, int]] | None = None,
+    online: Online | None = None,
 ) -> Draft:
     """What `runner` would run. Raises ResourceError where the schedule does not fit the target."""
     if not on_gpu(target):
@@ -212,19 +216,20 @@ def runner(
     kernel: Kernel,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: tuple[Kernel, Mapping[str, int]] | None = None,
+    online: Online | None = None,
     hint: bool = False,
+    packed: Rows | None = None,
 ) -> Runner:
     """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
-    `online`: the kernel before it was cut in tiles and the sizes of the call, for targets that choose the tiles themselves.
-    `hint`: a call that the schedule does not fit takes another one.
+    `online`: for targets that choose the tiles themselves. `hint`: a call that the schedule does not fit takes another one.
+    `packed`: what is in the rows of a tile in place of the usual axis.
     """
     if on_gpu(target):
         from tilec.backends.cuda import execute
-        from tilec.backends.cuda.target import Online
+        from tilec.backends.cuda import target as cuda
 
-        before = Online(*online) if online else None
+        before = cuda.Online(*online, packed) if online else None
         return execute.executable(kernel, target, schedule, before, hint)
     if target == "cpu":
         from tilec.backends.cpu.target import compile

@@ -322,14 +322,15 @@ class Kernel:
         key += (*fixed.items(), *extents.items(), *schedule.items())
         tiles = self._in_tiles(key, online, pipeline.tile_pipeline(fixed, extents, target))
         workers = backend.workers(target, schedule)
-        if workers and pipeline.module("split").few(tiles, known, workers):
+        split = pipeline.module("split")
+        if workers and split.few(tiles, known, split.Options(workers=workers)):
             key += ("workers", workers)
             steps = pipeline.tile_pipeline(fixed, extents, target, workers)
             tiles = self._in_tiles(key, online, steps)
         if key not in self._ready:
             before = None if tile else (online, sizes)
-            hint = tuned is not None
-            self._ready[key] = tiles, backend.runner(tiles, target, schedule, before, hint)
+            runner = backend.runner(tiles, target, schedule, before, tuned is not None, chosen)
+            self._ready[key] = tiles, runner
         return self._ready[key]
 
     def _in_tiles(self, key: object, online: IR, steps: pipeline.Pipeline) -> IR:

@@ -34,6 +34,12 @@ def sizes(
         for d, n in zip(t.dims, tensors[name].shape, strict=True):
             if isinstance(d, str):
                 out[d] = n
+    return completed(kernel, out)
+
+
+def completed(kernel: Kernel, known: Mapping[str, Number]) -> dict[str, Number]:
+    """Dimensions and scalar arguments, those that are not known from their defaults."""
+    out = dict(known)
     for name, argument in kernel.arguments.items():
         if name not in out and argument.default is not None:
             out[name] = evaluate(argument.default, out)

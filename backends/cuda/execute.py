@@ -13,7 +13,18 @@ from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, launch, nvrtc
 from tilec.backends.cuda.block import Address
 from tilec.backends.cuda.prepared import Prepared, Step
-from tilec.backends.cuda.target import Code, Online, chosen, compiled, fast, fast_fields, general
+from tilec.backends.cuda.target import (
+    Code,
+    Online,
+    Tiled,
+    chosen,
+    compiled,
+    fast,
+    fast_fields,
+    general,
+    uncut,
+    workers_for,
+)
 from tilec.dtypes import SIZES
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Grid, Kernel
@@ -57,13 +68,17 @@ class Executable:
     loaded: dict[object, Loaded] = field(default_factory=dict[object, Loaded])
     known: dict[object, Prepared] = field(default_factory=dict[object, Prepared])
     quick: dict[object, Code | str] = field(default_factory=dict[object, Any])
+    whole: dict[object, Tiled | None] = field(default_factory=dict[object, Any])
 
     @functools.cached_property
     def static(self) -> tuple[str, ...]:
         """The dimensions that a kernel must know when it is compiled."""
         from tilec.passes.specialise import static_dims
 
-        return static_dims(self.online.kernel) if self.online else ()
+        if self.online is None:
+            return ()
+        packed = self.online.packed
+        return (*static_dims(self.online.kernel), *(packed.dims if packed else ()))
 
     def __call__(
         self,
@@ -125,6 +140,7 @@ class Executable:
         """What some code does. `redo`: it runs only where the fast kernels found that what is absent may have come into
         a result."""
         loaded = self.load(device, library, code)
+        known = call.completed(code.kernel, known)
         scratch, words = Address(len(arrays)), Address(len(arrays) + 1)
         places = {name: Address(n) for n, name in enumerate(arrays)}
         views, size = dict(arrays), 0
@@ -183,7 +199,7 @@ class Executable:
         arch = self.arch or architectures.for_capability(number)
         if self.emitter == "simt" or (arch != "sm_90a" and self.emitter is None):
             return None
-        found = self.try_fast(arch, number, known, arrays)
+        found = self.try_fast(arch, number, launch.processors(device), known, arrays)
         if isinstance(found, Code):
             return found
         if self.emitter == "hopper":
@@ -193,7 +209,12 @@ class Executable:
         return None
 
     def try_fast(
-        self, arch: str, number: int, known: Mapping[str, Number], arrays: Mapping[str, Array]
+        self,
+        arch: str,
+        number: int,
+        processors: int,
+        known: Mapping[str, Number],
+        arrays: Mapping[str, Array],
     ) -> Code | str:
         if arch != "sm_90a" or number != 90 or self.online is None:
             return "it needs an sm_90a"
@@ -201,20 +222,26 @@ class Executable:
 
         fixed = self.online.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
-        key = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        pieces = frozenset[str]()
+        online = replace(self.online, sizes=sizes)
+        known = {**sizes, **known}
+        shape = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
+        if shape not in self.whole:
+            self.whole[shape] = uncut(online)
+        workers = workers_for(self.whole[shape], known, processors)
+        scattered = frozenset[str]()
         while True:
-            at = (*key, pieces)
-            if at not in self.quick:
-                self.quick[at] = self.made(replace(self.online, sizes=sizes, pieces=pieces))
-            code = self.quick[at]
+            key = (*shape, workers, scattered)
+            if key not in self.quick:
+                self.quick[key] = self.made(replace(online, workers=workers, scattered=scattered))
+            code = self.quick[key]
             if isinstance(code, str):
                 return code
+            known = call.completed(code.kernel, known)
             views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
-            more = pieces.union(*(hopper.in_pieces(s, views) for s in code.fast.values()))
-            if more == pieces:
+            more = scattered.union(*(hopper.in_pieces(s, views) for s in code.fast.values()))
+            if more == scattered:
                 break
-            pieces = more
+            scattered = more
         whys = (hopper.refusal(s, views, known) for s in code.fast.values())
         return next((w for w in whys if w), code)
 

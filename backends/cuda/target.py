@@ -12,36 +12,43 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tilec import __version__, cache
+from tilec import __version__, cache, rows, scalar
 from tilec.backend import Draft
 from tilec.backends.cuda import arch as architectures
-from tilec.backends.cuda import nvrtc
+from tilec.backends.cuda import call, nvrtc
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.lower import Function, lower
 from tilec.backends.cuda.source import complete
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Grid, Kernel
+from tilec.rows import Rows
+from tilec.scalar import Number
+from tilec.target import CUDA
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.hopper.schedule import Schedule
     from tilec.ceilings import Ceilings
     from tilec.pipeline import Pipeline
-    from tilec.scalar import Number
     from tilec.traffic import Budget
 
 EMITTERS = ("simt", "hopper")
 HOPPER = "sm_90a"
+PROCESSORS = 132
+"""The multiprocessors of the largest GPU of that architecture, for code that is made without one."""
 
 
 @dataclass(frozen=True)
 class Online:
     """A kernel before it is cut in tiles (after the pass `online`), the sizes it is for, and the fields of its schedule that
-    are asked for: where the fast path begins. `pieces`: its tensors that no bulk copy can bring."""
+    are asked for: where the fast path begins. `packed`: another axis in the rows of its tiles. `workers`: the streamed axis
+    is cut in pieces for so many. `scattered`: its tensors that no bulk copy can bring."""
 
     kernel: Kernel
     sizes: Mapping[str, int]
+    packed: Rows | None = None
     schedule: Mapping[str, object] = field(default_factory=dict[str, object])
-    pieces: frozenset[str] = frozenset()
+    workers: int | None = None
+    scattered: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,43 @@ def general(kernel: Kernel, arch: str, note: str = "") -> Code:
     return Code(kernel, arch, "simt", (unit,), module.functions, module.arguments, {}, note)
 
 
+Tiled = tuple[Kernel, "Schedule"]
+"""A kernel in tiles, and the schedule that these are for."""
+
+
+def uncut(online: Online) -> Tiled | None:
+    """The tiles of the fast emitter with no axis in pieces; None where no grid fits it."""
+    from tilec.backends.cuda.hopper import compile as hopper
+    from tilec.backends.cuda.hopper.structure import Refused
+
+    try:
+        schedule = _schedule(online)
+        return hopper.tiles(online.kernel, online.sizes, schedule, online.packed)
+    except Refused:
+        return None
+
+
+def workers_for(whole: Tiled | None, known: Mapping[str, Number], processors: int) -> int | None:
+    """For how many workers a streamed axis is cut in pieces: one for each multiprocessor, where there are fewer tiles."""
+    from tilec.backends.cuda.hopper.compile import cutting
+    from tilec.passes.split import few
+
+    if whole is None:
+        return None
+    kernel, schedule = whole
+    cut = few(kernel, call.completed(kernel, known), cutting(processors, schedule.rows))
+    return processors if cut else None
+
+
+def _schedule(online: Online) -> Schedule:
+    """The default schedule with the fields that are asked for."""
+    from tilec.backends.cuda.hopper import compile as hopper
+    from tilec.backends.cuda.hopper.schedule import changed
+
+    default = hopper.suggested(online.kernel, online.sizes, online.packed, online.scattered)
+    return changed(default, online.schedule)
+
+
 def fast(online: Online, compiling: bool = True) -> Code | str:
     """The code that `hopper` makes, with `simt` for the grids that do not fit it; or why none fits.
 
@@ -149,14 +193,11 @@ def fast(online: Online, compiling: bool = True) -> Code | str:
     one whose plan does.
     """
     from tilec.backends.cuda.hopper import compile as hopper
-    from tilec.backends.cuda.hopper.schedule import changed
     from tilec.backends.cuda.hopper.structure import Refused
 
     reason = ""
     try:
-        schedule = changed(
-            hopper.suggested(online.kernel, online.sizes, online.pieces), online.schedule
-        )
+        schedule = _schedule(online)
         tried = [schedule] if online.schedule else hopper.candidates(schedule)
         for candidate in tried:
             found = _fast(online, candidate)
@@ -194,8 +235,8 @@ def _fast(online: Online, schedule: Schedule) -> Code | str:
     """The code under one schedule."""
     from tilec.backends.cuda.hopper import compile as hopper
 
-    kernel, _ = hopper.tiles(online.kernel, online.sizes, schedule)
-    found = hopper.sources(kernel, schedule, online.pieces)
+    kernel, _ = hopper.tiles(online.kernel, online.sizes, schedule, online.packed, online.workers)
+    found = hopper.sources(kernel, schedule, online.scattered)
     sources = {n: s for n, s in found.items() if not isinstance(s, str)}
     reasons = [f"grid {n}: {s}" for n, s in found.items() if isinstance(s, str)]
     if not sources:
@@ -208,7 +249,7 @@ def _fast(online: Online, schedule: Schedule) -> Code | str:
         text = f"{_head(kernel, HOPPER, 'simt', '; '.join(reasons))}\n{complete(module.text)}"
         units.append(Unit(text, names))
     note = "; ".join([f"schedule {schedule}", *reasons])
-    steps = hopper.steps(online.kernel, online.sizes, schedule)
+    steps = hopper.steps(online.kernel, online.sizes, schedule, online.packed, online.workers)
     return Code(
         kernel,
         HOPPER,
@@ -293,6 +334,8 @@ def code_for(
     emitter = chosen(schedule or {})
     if online is not None:
         online = replace(online, schedule=fast_fields(schedule or {}))
+        if arch == HOPPER and emitter != "simt":
+            online = _decided(online)
     return generate(kernel, arch, emitter, online, compiling)
 
 
@@ -333,8 +376,18 @@ def steps(online: Online, target: str, schedule: Mapping[str, object]) -> Pipeli
     arch = architectures.parse(target) or default_arch()
     if arch != HOPPER or chosen(schedule) == "simt":
         return ()
-    found = fast(replace(online, schedule=fast_fields(schedule)))
+    found = fast(_decided(replace(online, schedule=fast_fields(schedule))))
     return found.steps if isinstance(found, Code) else ()
+
+
+def _decided(online: Online) -> Online:
+    """With what a call would decide from its sizes, on the largest GPU; scalars without a default decide nothing."""
+    known = call.completed(online.kernel, online.sizes)
+    if any(n not in known for a in online.kernel.axes for n in scalar.names(a.extent)):
+        return online
+    packed = online.packed or rows.choose(online.kernel, known, CUDA)
+    online = replace(online, packed=packed)
+    return replace(online, workers=workers_for(uncut(online), known, PROCESSORS))
 
 
 def source(code: Code, form: str) -> str:

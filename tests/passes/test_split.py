@@ -186,7 +186,7 @@ def test_how_many_pieces(rows: int, keys: int, workers: int, pieces: int) -> Non
     assert argument.default is not None
     sizes = {"B": 1, "H": 2, "HK": 1, "M": rows, "N": keys}
     assert evaluate(argument.default, sizes) == pieces
-    assert few(kernel, sizes, workers) == (pieces > 1)
+    assert few(kernel, sizes, Options(workers=workers)) == (pieces > 1)
 
 
 def test_a_loop_that_does_not_combine_says_why() -> None:

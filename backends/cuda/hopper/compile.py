@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import emit
-from tilec.backends.cuda.hopper.schedule import Schedule, default
+from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
 from tilec.ir import Edge, Grid, Kernel, Op, operands
-from tilec.pipeline import Pipeline, module, step
+from tilec.pipeline import Pipeline, Step, module, step
+from tilec.rows import Rows
+from tilec.scalar import evaluate
 from tilec.target import Target
+
+if TYPE_CHECKING:
+    from tilec.passes.split import Options
 
 
 def tiles(
-    kernel: Kernel, sizes: Mapping[str, int], schedule: Schedule | None = None
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    schedule: Schedule | None = None,
+    packed: Rows | None = None,
+    workers: int | None = None,
 ) -> tuple[Kernel, Schedule]:
     """The placed tile IR of a kernel under a schedule, the default one of its shape if None.
 
     `kernel` is what `online` gives; `sizes` are all dimensions: those that must be known are fixed, the others choose the
-    default. Raises Refused where no grid fits.
+    default. `packed`: another axis in the rows of a tile. `workers`: the streamed axis is cut in pieces for so many.
+    Raises Refused where no grid fits.
     """
-    schedule = schedule or suggested(kernel, sizes)
-    return tiled(specialised(kernel, sizes), schedule), schedule
+    schedule = schedule or suggested(kernel, sizes, packed)
+    return tiled(specialised(kernel, sizes, packed), schedule, packed, workers), schedule
 
 
-def suggested(kernel: Kernel, sizes: Mapping[str, int], pieces: Collection[str] = ()) -> Schedule:
-    """The default schedule for a kernel's shape. Raises Refused where no grid fits. `pieces`: see `sources`."""
-    probe = tiled(specialised(kernel, sizes), Schedule(2, 128, relax=False))
-    return _default(fitting(probe, pieces), sizes)
+def suggested(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    packed: Rows | None = None,
+    scattered: Collection[str] = (),
+) -> Schedule:
+    """The default schedule for a kernel's shape. Raises Refused where no grid fits. `scattered`: see `sources`."""
+    probe = tiled(specialised(kernel, sizes, packed), Schedule(2, 128, relax=False), packed)
+    return _default(fitting(probe, scattered), sizes)
+
+
+def cutting(workers: int, rows: int) -> Options:
+    """How a streamed axis is cut for so many multiprocessors: a piece takes no less time than it costs to merge it."""
+    from tilec.passes.split import Options
+
+    positions = 512 if rows <= ROWS else 1024
+    return Options(workers=workers, least=1, positions=positions, rounds=4, rows=4)
 
 
 def candidates(schedule: Schedule) -> Iterator[Schedule]:
@@ -47,35 +69,49 @@ def candidates(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, columns=columns, loader=max(40, schedule.loader))
 
 
-def specialised(kernel: Kernel, sizes: Mapping[str, int]) -> Kernel:
+def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = None) -> Kernel:
     """The kernel with numbers for the dimensions that must be known."""
-    specialise = importlib.import_module("tilec.passes.specialise")
-    fixed = {d: sizes[d] for d in specialise.static_dims(kernel)}
+    specialise = module("specialise")
+    fixed = {d: sizes[d] for d in _known(kernel, packed)}
     return specialise.specialise(kernel, specialise.Options(sizes=fixed))
 
 
-def steps(kernel: Kernel, sizes: Mapping[str, int], schedule: Tiling) -> Pipeline:
+def steps(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    schedule: Tiling,
+    packed: Rows | None = None,
+    workers: int | None = None,
+) -> Pipeline:
     """The passes that `tiles` runs."""
-    fixed = {d: sizes[d] for d in module("specialise").static_dims(kernel)}
-    names = ("prune", "stage", *(["relax"] if schedule.relax else []), "place")
+    fixed = {d: sizes[d] for d in _known(kernel, packed)}
+    names = ("steady", "prune", "stage", *(["relax"] if schedule.relax else []))
+    cut = (Step("split", cutting(workers, schedule.rows)),) if workers else ()
     return (
         step("specialise", sizes=fixed),
-        step("tile", target=_target(schedule)),
+        step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
         *(step(name) for name in names),
+        *cut,
+        step("place"),
     )
 
 
+def _known(kernel: Kernel, packed: Rows | None) -> tuple[str, ...]:
+    """The dimensions whose numbers must be known."""
+    return (*module("specialise").static_dims(kernel), *(packed.dims if packed else ()))
+
+
 def sources(
-    kernel: Kernel, schedule: Schedule, pieces: Collection[str] = ()
+    kernel: Kernel, schedule: Schedule, scattered: Collection[str] = ()
 ) -> dict[int, Source | str]:
     """For each grid of a placed kernel, by its place among the grids: its source, or why it has none.
 
-    `pieces`: tensors that no bulk copy can bring; the loading warps take their elements one by one or eight at a time.
+    `scattered`: tensors that no bulk copy can bring; the loading warps take their elements one by one or eight at a time.
     """
     out: dict[int, Source | str] = {}
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op, pieces), schedule))
+            out[n] = emit(plans.make(recognise(kernel, op, scattered), schedule))
         except Refused as e:
             out[n] = str(e)
     return out
@@ -92,16 +128,22 @@ class Tiling(Protocol):
     def relax(self) -> bool: ...
 
 
-def tiled(kernel: Kernel, schedule: Tiling) -> Kernel:
+def tiled(
+    kernel: Kernel, schedule: Tiling, packed: Rows | None = None, workers: int | None = None
+) -> Kernel:
     """The placed tile IR of a specialised kernel."""
     from tilec.passes.place import place
     from tilec.passes.prune import prune
     from tilec.passes.relax import relax
+    from tilec.passes.split import split
     from tilec.passes.stage import stage
+    from tilec.passes.steady import steady
     from tilec.passes.tile import Options, tile
 
-    kernel = stage(prune(tile(kernel, Options(target=_target(schedule)))))
-    return place(relax(kernel) if schedule.relax else kernel)
+    extents: Mapping[str, int] = packed.extents if packed else {}
+    kernel = stage(prune(steady(tile(kernel, Options(extents, _target(schedule))))))
+    kernel = relax(kernel) if schedule.relax else kernel
+    return place(split(kernel, cutting(workers, schedule.rows)) if workers else kernel)
 
 
 def _target(schedule: Tiling) -> Target:
@@ -110,24 +152,23 @@ def _target(schedule: Tiling) -> Target:
     )
 
 
-def fitting(kernel: Kernel, pieces: Collection[str] = ()) -> Structure:
+def fitting(kernel: Kernel, scattered: Collection[str] = ()) -> Structure:
     """The first grid of a placed kernel that fits. Raises Refused where none does."""
     reason = "it has no grid"
     for op in kernel.body:
         if isinstance(op, Grid):
             try:
-                return recognise(kernel, op, pieces)
+                return recognise(kernel, op, scattered)
             except Refused as e:
                 reason = str(e)
     raise Refused(reason)
 
 
 def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
-    from tilec.scalar import evaluate
-
     width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
     length = int(evaluate(s.kernel.extents[s.stream], sizes))
-    rows = int(evaluate(s.kernel.extents[s.row], sizes))
+    rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))
+    few = rows <= ROWS
     values = sum(x.width for x in s.slots)
     schedule = default(width, values, length, rows, uneven(s))
     if s.together:
@@ -136,23 +177,30 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     if whole:
         schedule = replace(schedule, columns=s.columns)
     computed = any(t.computed for t in (*s.queries, *s.rings))
-    if schedule.warpgroups == 1 and (computed or not _fits(s, schedule)):
-        schedule = replace(schedule, warpgroups=2, blocks=1)
+    if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
+        schedule = narrow(width, length, uneven(s))
     if computed:
-        schedule = replace(schedule, warpgroups=2, columns=min(128, schedule.columns), loader=104)
+        groups, columns = 1 if few else 2, min(128, schedule.columns)
+        schedule = replace(schedule, warpgroups=groups, columns=columns, loader=104)
     if whole:
         return replace(schedule, warpgroups=min(2, schedule.warpgroups), columns=s.columns)
     while schedule.columns > 16 and not _fits(s, schedule):
-        schedule = replace(schedule, columns=schedule.columns // 2)
+        if few and schedule.stages > 2 and _registers_fit(s, schedule):
+            schedule = replace(schedule, stages=schedule.stages - 1)
+        else:
+            schedule = replace(schedule, columns=schedule.columns // 2)
     return schedule
 
 
 def _fits(s: Structure, schedule: Schedule) -> bool:
     """Whether there is room for what a schedule holds."""
+    return _registers_fit(s, schedule) and plans.memory_bytes(s, schedule) <= schedule.shared
+
+
+def _registers_fit(s: Structure, schedule: Schedule) -> bool:
+    """Whether a thread has the registers that its accumulators take."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
-    if fragments + plans.RESERVE > schedule.registers[1]:
-        return False
-    return plans.memory_bytes(s, schedule) <= schedule.shared
+    return fragments + plans.RESERVE <= schedule.registers[1]
 
 
 def uneven(s: Structure) -> bool:

@@ -34,11 +34,14 @@ class Dealing(Roles):
             out.add(f"arrive({self.barrier('tile_full', '(turn & 1)')});")
 
     def never_none(self) -> None:
-        """A tile without windows gets one in which nothing counts: its first products are issued ahead in any case."""
+        """A tile without windows gets one beyond the end: its first products are issued ahead in any case."""
         cut = [k for k, loop in enumerate(self.s.loops) if loop.ragged]
         if cut:
             none = " + ".join(f"windows_{k}" for k in range(len(self.s.loops)))
-            self.out.add(f"if ({none} == 0) {{ start_{cut[-1]} = 0; windows_{cut[-1]} = 1; }}")
+            beyond = f"(int)({self.scope.extent(self.s.stream).text})"
+            self.out.add(
+                f"if ({none} == 0) {{ start_{cut[-1]} = {beyond}; windows_{cut[-1]} = 1; }}"
+            )
 
     def hear(self, declared: str, alone: bool) -> None:
         """Hears what is told. `alone`: one thread of a warp hears."""

@@ -129,7 +129,8 @@ class _Kernel(Loading):
     def compute_role(self) -> None:
         out, c, s = self.out, self.schedule, self.s
         _, high = c.registers
-        out.add(f"more_registers<{high}>();")
+        if c.traded:
+            out.add(f"more_registers<{high}>();")
         out.add("const int w = group - 1;")
         out.add("const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;")
         for t in s.queries:

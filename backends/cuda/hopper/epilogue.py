@@ -74,6 +74,14 @@ class Epilogue:
         else:
             raise Refused(f"output {op.tensor} has axes {', '.join(map(str, op.index))}")
 
+    def is_own(self, tensor: str) -> bool:
+        """Whether a tensor is an intermediate one, whose layout is known."""
+        return tensor in self.scope.types and self.scope.types[tensor].space == "hbm"
+
+    def limit(self) -> str:
+        """The first row that is not of this tile, or not there at all."""
+        return self.scope.extent(self.s.row).text
+
     def offset(self, op: Store, where: dict[str, str]) -> str:
         name = self.names.of(op.tensor)
         self.scope.used_pointers[op.tensor] = None
@@ -96,7 +104,7 @@ class Epilogue:
             raise Refused(f"output {op.tensor} is {dtype}")
         if self.s.row not in op.index:
             raise Refused(f"output {op.tensor} has no rows")
-        name, limit = self.names.of(op.tensor), self.scope.extent(self.s.row).text
+        name, limit = self.names.of(op.tensor), self.limit()
         offset = self.offset(op, {})
         self.out.add(
             f"if ((lane & 3) == 0) ROWS if (row_i[r] < {limit}) {name}[{offset}] = {text};{self.scope.comment(op)}"
@@ -284,7 +292,16 @@ class Epilogue:
     def direct_floats(self, op: Store, feature: str, width: int) -> None:
         """16 columns of `four` to memory."""
         out, name = self.out, self.names.of(op.tensor)
-        limit = self.scope.extent(self.s.row).text
+        limit = self.limit()
+        if width % 2 == 0 and self.is_own(op.tensor) and op.index[-1] == feature:
+            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
+            out.add("#pragma unroll")
+            with out.block("for (int b8 = 0; b8 < 2; b8++) ROWS"):
+                out.add("const int column = 16 * b16 + 8 * b8 + 2 * (lane & 3);")
+                pair = "four[b8][2 * r], four[b8][2 * r + 1]"
+                here = f"row_i[r] < {limit} && column < {width}"
+                out.add(f"if ({here}) store_pair({name} + {offset}, {pair});")
+            return
         out.add("#pragma unroll")
         with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
             out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
@@ -300,6 +317,11 @@ class BulkEpilogue(Epilogue):
     ) -> None:
         super().__init__(scope, registers)
         self.plan, self.maps = plan, maps
+
+    def limit(self) -> str:
+        """The first row that is not of this tile, which may be shorter than its fragments, or not there at all."""
+        extent, rows = super().limit(), self.s.rows
+        return extent if rows % ROWS == 0 else f"least<int>({extent}, origin + {rows})"
 
     def through(self, op: Store, feature: str, width: int) -> bool:
         """Whether a tile leaves through shared memory."""
@@ -371,7 +393,7 @@ class BulkEpilogue(Epilogue):
         lane = "8 * (lane & 3)" if eights == 4 else "8 * (lane & 1) + 2 * (lane & 2)"
         out.add(f"const int out_column = {lane};")
         out.add(f"u16* out_row[{self.held}]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
-        limit = self.scope.extent(self.s.row).text
+        limit = self.limit()
         out.add(f"bool out_here[{self.held}]; ROWS out_here[r] = row_i[r] < {limit};")
 
     def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:

@@ -295,6 +295,7 @@ DEVICE void store_if(bool here, void* p, const u32 (&x)[4]) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p st.global.v4.b32 [%0], {%1, %2, %3, %4};\n}"
     :: "l"(p), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"((int)here) : "memory");
 }
+DEVICE void store_pair(float* p, float x, float y) { asm volatile("st.global.v2.f32 [%0], {%1, %2};" :: "l"(p), "f"(x), "f"(y) : "memory"); }
 
 // ---- accumulators: element 2 HELD_ROWS c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
 

@@ -19,7 +19,8 @@ class Loading(Dealing):
 
     def load_role(self) -> None:
         out = self.out
-        out.add(f"fewer_registers<{self.schedule.loader}>();")
+        if self.schedule.traded:
+            out.add(f"fewer_registers<{self.schedule.loader}>();")
         out.add("const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
         self.name_places()
         saved = dict(self.scope.values)

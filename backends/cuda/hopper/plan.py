@@ -221,8 +221,10 @@ def fragment_registers(s: Structure) -> int:
 def make(s: Structure, schedule: Schedule) -> Plan:
     """The plan of a grid under a schedule. Raises Refused where it does not fit."""
     schedule.check()
-    if s.rows != schedule.rows:
+    if not schedule.rows - ROWS < s.rows <= schedule.rows:
         raise Refused(f"its tiles have {s.rows} rows; the schedule has {schedule.rows}")
+    if s.rows % ROWS and schedule.store == "tma":
+        raise Refused(f"its tiles have {s.rows} rows, fewer than a copy has")
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
     if any(t.width > 256 for t in (*s.queries, *s.rings)) or any(x.width > 256 for x in s.slots):

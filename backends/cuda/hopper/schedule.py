@@ -74,8 +74,15 @@ class Schedule:
         return self.pingpong and self.warpgroups > 1
 
     @property
+    def traded(self) -> bool:
+        """Whether the loading warpgroup gives registers to the others, which may have as many as they can use."""
+        return self.entry <= MOST_REGISTERS
+
+    @property
     def registers(self) -> tuple[int, int]:
         """The registers per thread of the loading and of a computing warpgroup."""
+        if not self.traded:
+            return MOST_REGISTERS, MOST_REGISTERS
         free = self.entry * (self.warpgroups + 1) - self.loader
         return self.loader, min(MOST_REGISTERS, free // self.warpgroups // 8 * 8)
 
@@ -164,6 +171,8 @@ def default(width: int, values: int, length: int, rows: int, uneven: bool) -> Sc
     order: Literal["static", "longest"] = "longest" if uneven else "static"
     if max(rows, length) <= ROWS and max(width, values) <= 64:
         return Schedule(1, ROWS, store="direct", blocks=4 if max(width, values) <= 32 else 3)
+    if rows <= ROWS:
+        return narrow(width, length, uneven)
     if width <= 64:
         if uneven and length <= 1024:
             return Schedule(2, 128, order=order, section=16)
@@ -175,3 +184,11 @@ def default(width: int, values: int, length: int, rows: int, uneven: bool) -> Sc
     if width <= 192 and values <= 128:
         return Schedule(2, 112, order=order, store="direct", loader=40)
     return Schedule(2, 64, order=order, store="direct", loader=40 if uneven else 24)
+
+
+def narrow(width: int, length: int, uneven: bool) -> Schedule:
+    """The schedule for tiles of at most 64 rows, which wait for memory: as many bytes as there is room for under way."""
+    columns = 128 if width <= 128 and length > 64 else 64
+    stages = max(2, min(8, 3 * 128 * 128 // (columns * (-(-width // 64) * 64))))
+    order: Literal["static", "longest"] = "longest" if uneven else "static"
+    return Schedule(1, columns, stages, pingpong=False, order=order, store="direct")

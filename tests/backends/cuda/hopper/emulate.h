@@ -357,6 +357,7 @@ inline u32 minus_f16(u32 x, u32 y) {
 inline u32 bytes_apart(u32 four, int k) { return (four >> 16 * k & 0xff) | (four >> 16 * k & 0xff00) << 8; }
 inline uint2 make_uint2(u32 x, u32 y) { return uint2{x, y}; }
 template<int N> inline void store_if(bool here, void* p, const u32 (&x)[N]) { if (here) memcpy(p, x, 4 * N); }
+inline void store_pair(float* p, float x, float y) { p[0] = x; p[1] = y; }
 
 // ---- running a block
 

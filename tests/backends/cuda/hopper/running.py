@@ -10,7 +10,7 @@ import numpy as np
 
 import tilec
 from tests.backends.cuda.hopper import emulator
-from tilec import pipeline
+from tilec import pipeline, rows
 from tilec.arrays import numpy_dtype
 from tilec.backends.cuda import call
 from tilec.backends.cuda.hopper import compile as hopper
@@ -24,16 +24,22 @@ def tiles(
     kernel: tilec.Kernel,
     dtype: str,
     sizes: Mapping[str, int],
+    *,
     pieces: frozenset[str] = frozenset(),
+    packed: bool = False,
+    workers: int | None = None,
     **changes: object,
 ) -> tuple[Kernel, dict[int, Source]]:
-    """A program in tiles under its default schedule, or a changed one, and the sources of the grids that fit."""
+    """A program in tiles under its default schedule, or a changed one, and the sources of the grids that fit.
+
+    `packed`: heads that share their keys are the rows. `workers`: the keys are cut in pieces for so many.
+    """
     ir = kernel._for_types(dict.fromkeys(kernel._source.untyped, dtype))
     online = pipeline.run(ir, pipeline.tensor_pipeline())
-    schedule = hopper.suggested(online, sizes, pieces)
-    placed, schedule = hopper.tiles(online, sizes, schedule)
-    if changes:
-        placed, schedule = hopper.tiles(online, sizes, dataclasses.replace(schedule, **changes))
+    heads = rows.choose(online, sizes, pipeline.target_of("cuda")) if packed else None
+    assert (heads is not None) == packed
+    schedule = dataclasses.replace(hopper.suggested(online, sizes, heads, pieces), **changes)
+    placed, _ = hopper.tiles(online, sizes, schedule, heads, workers)
     found = hopper.sources(placed, schedule, pieces)
     fitting = {n: s for n, s in found.items() if not isinstance(s, str)}
     assert fitting, found
@@ -50,10 +56,14 @@ def run(
     processors: int = 2,
     scalars: Mapping[str, Any] | None = None,
     pieces: frozenset[str] = frozenset(),
+    packed: bool = False,
+    workers: int | None = None,
     **changes: object,
 ) -> dict[str, np.ndarray]:
     """The outputs of a program on the emulator."""
-    placed, sources = tiles(kernel, dtype, sizes, pieces, **changes)
+    placed, sources = tiles(
+        kernel, dtype, sizes, pieces=pieces, packed=packed, workers=workers, **changes
+    )
     known: dict[str, Any] = {**sizes, **(scalars or {})}
     for name, a in placed.arguments.items():
         if name not in known and a.default is not None:

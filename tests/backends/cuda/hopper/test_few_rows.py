@@ -1,0 +1,74 @@
+"""Few rows on the emulated Hopper: keys in pieces, and heads that share their keys in the rows of a tile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilec
+from tests.backends.cuda.hopper import emulator, running
+from tests.backends.cuda.hopper.test_emulated import expected
+
+pytestmark = pytest.mark.skipif(
+    not emulator.available(), reason="no g++ here to build the emulator"
+)
+
+GQA = """
+kernel gqa(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E]) -> O[b, h, i, e], L: f32[b, h, i]:
+    S = sum[d](Q[b, h, i, d] * K[b, h // (H // HK), j, d]) / sqrt(D)
+    S = S if {mask} else -inf
+    O = sum[j](softmax[j](S) * V[b, h // (H // HK), j, e])
+    L = logsumexp[j](S)
+"""
+MASKS = {
+    "full": "j >= 0",
+    "causal": "j <= i + N - M",
+    "window": "i + N - M - 300 < j and j <= i + N - M",
+    "none": "j < i - M",
+}
+
+
+def data(sizes: dict[str, int]) -> dict[str, Any]:
+    random = np.random.default_rng(7)
+    s = sizes
+    shapes = {
+        "Q": (s["B"], s["H"], s["M"], s["D"]),
+        "K": (s["B"], s["HK"], s["N"], s["D"]),
+        "V": (s["B"], s["HK"], s["N"], s["E"]),
+    }
+    return {n: random.standard_normal(shape).astype(np.float16) for n, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("rows", [1, 3, 130])
+def test_pieces(rows: int, mask: str) -> None:
+    sizes = {"B": 1, "H": 2, "HK": 1, "M": rows, "N": 700, "D": 16, "E": 32}
+    kernel = tilec.compile(GQA.format(mask=MASKS[mask]))
+    arrays = data(sizes)
+    got = running.run(
+        kernel, arrays, "f16", sizes, scalars={"j_pieces": 3}, workers=132, columns=32
+    )
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert running.error(g, r) < 1e-3
+
+
+@pytest.mark.parametrize("group", [2, 5, 8])
+@pytest.mark.parametrize("pieces", [None, 1, 7])
+def test_heads_in_rows(group: int, pieces: int | None) -> None:
+    sizes = {"B": 2, "H": 2 * group, "HK": 2, "M": 1, "N": 300, "D": 32, "E": 32}
+    kernel = tilec.compile(GQA.format(mask=MASKS["causal"]))
+    arrays = data(sizes)
+    got = running.run(
+        kernel,
+        arrays,
+        "f16",
+        sizes,
+        columns=32,
+        packed=True,
+        workers=None if pieces is None else 132,
+        scalars=None if pieces is None else {"j_pieces": pieces},
+    )
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert running.error(g, r) < 1e-3
