@@ -2,6 +2,7 @@
 
     python benchmarks/cost_rank.py [--rounds 7] [--threads 1]
     python benchmarks/cost_rank.py --target cuda [--cases causal:D=128,N=4096 …] [--budget 150] [--out ranks.jsonl]
+    python benchmarks/cost_rank.py --measured ranks.jsonl
 
 On a GPU it times the whole space of schedules of the Hopper emitter for each case, by the tuner's own search (candidates
 compiled side by side, each timed in turn with the best so far), and writes a line of JSON per candidate.
@@ -19,7 +20,7 @@ import dataclasses
 import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,15 +110,20 @@ def case(
 # ---- on a GPU
 
 
+def problem(text: str) -> tuple[str, dict[str, int]]:
+    """The example and the sizes of a case."""
+    name, _, rest = text.partition(":")
+    given = {n: int(x) for n, x in (part.split("=") for part in rest.split(","))}
+    n, d = given["N"], given["D"]
+    return name, {"B": max(1, 16384 // n), "H": max(1, 2048 // d), "M": n, "E": d, **given}
+
+
 def gpu_case(text: str, dtype: str, budget: float, jobs: int) -> Leaderboard:
     """All schedules of a case such as `causal:D=128,N=4096`, at 16384 rows and 2048 columns of all heads together."""
     import tilec
     from tilec import gpu
 
-    name, _, rest = text.partition(":")
-    given = {n: int(x) for n, x in (part.split("=") for part in rest.split(","))}
-    n, d = given["N"], given["D"]
-    sizes = {"B": max(1, 16384 // n), "H": max(1, 2048 // d), "M": n, "E": d, **given}
+    name, sizes = problem(text)
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a")
     element: Any = dtype
     data = gpu.send(kernel.sample(dtype=element, **{x: sizes[x] for x in kernel.dims}))
@@ -131,18 +137,7 @@ def gpu_case(text: str, dtype: str, budget: float, jobs: int) -> Leaderboard:
 
 def gpu_report(text: str, board: Leaderboard) -> list[dict[str, Any]]:
     """Prints how well the candidates of a case were ranked; what each took."""
-    timed = board.measured
-    best = min(e.relative for e in timed)
-    ranked = sorted(timed, key=lambda e: e.predicted)
-    first = min(e.relative for e in ranked[:FIRST])
-    correlation = spearman([e.predicted for e in timed], [e.relative for e in timed])
-    print(
-        f"{text}: {len(timed)} timed of {len(board.entries)}, correlation {correlation:.2f}; the best of the first {FIRST} "
-        f"takes {first / best:.3f} of the best ({'good' if first <= NEAR * best else 'BAD'}), the first "
-        f"{ranked[0].relative / best:.3f}, the default {1 / best:.3f}; {'all' if board.complete else 'NOT ALL'} were tried"
-    )
-    print(board if len(timed) < 40 else "\n".join(str(board).splitlines()[:20]), flush=True)
-    return [
+    rows = [
         {
             "case": text,
             "schedule": dict(e.choice.schedule),
@@ -154,6 +149,76 @@ def gpu_report(text: str, board: Leaderboard) -> list[dict[str, Any]]:
         }
         for e in board.entries
     ]
+    print("\n".join(str(board).splitlines()[:20]))
+    print(ranking(text, rows), "" if board.complete else "; NOT ALL were tried", sep="", flush=True)
+    return rows
+
+
+def ranking(text: str, rows: Sequence[dict[str, Any]]) -> str:
+    """How well the candidates of a case are ranked by what was predicted."""
+    timed = sorted(
+        (r for r in rows if r["state"] == "measured"), key=lambda r: (r["predicted"], str(r))
+    )
+    states = ", ".join(
+        f"{sum(r['state'] == s for r in rows)} {s}" for s in sorted({r["state"] for r in rows})
+    )
+    if len(timed) < 2:
+        return f"{text}: {states}; too few to rank"
+    took = [r["seconds"] for r in timed]
+    best = min(took)
+    first = min(took[:FIRST]) / best
+    default = next((r["seconds"] / best for r in timed if not r["schedule"]), float("nan"))
+    return (
+        f"{text}: {states}; correlation {spearman([r['predicted'] for r in timed], took):.2f}; the best of the first "
+        f"{FIRST} takes {first:.3f} of the best ({'good' if first <= NEAR else 'BAD'}), the first {took[0] / best:.3f}, "
+        f"the default {default:.3f}"
+    )
+
+
+def again(file: str) -> None:
+    """Ranks what was measured on a GPU by the cost model as it is now."""
+    import json
+
+    from tilec import ceilings
+
+    roof = ceilings.measured("cuda:sm_90a")
+    rows: list[dict[str, Any]] = [
+        json.loads(x) for x in Path(file).read_text(encoding="utf-8").splitlines()
+    ]
+    for text in dict.fromkeys(r["case"] for r in rows):
+        own = [r for r in rows if r["case"] == text]
+        print(ranking(text + " (then)", own))
+        predict = predictor(text, "bf16", roof)
+        now = [r | predict(r["schedule"]) if r["state"] == "measured" else r for r in own]
+        print(ranking(text + " (now)", now))
+
+
+def predictor(text: str, dtype: Any, roof: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What the cost model says of the schedules of a case."""
+    import tilec
+    from tilec import backend
+    from tilec.errors import ResourceError
+    from tilec.traffic import budget
+
+    name, sizes = problem(text)
+    kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a")
+    known, scalars = kernel.environment({x: sizes[x] for x in kernel.dims})
+    stages = dict(kernel.stages(dtype=dtype, sizes=known))
+    env, budgets = {**known, **scalars}, dict[Any, Any]()
+
+    def predict(schedule: dict[str, Any]) -> dict[str, Any]:
+        try:
+            draft = backend.draft(
+                stages["place"], "cuda:sm_90a", schedule, (stages["online"], known)
+            )
+        except ResourceError as e:
+            return {"state": "does not fit", "note": str(e)}
+        if draft.kernel not in budgets:
+            budgets[draft.kernel] = budget(draft.kernel, known, scalars)
+        assert draft.seconds is not None
+        return {"predicted": draft.seconds(budgets[draft.kernel], env, roof)}
+
+    return predict
 
 
 def on_gpu(a: argparse.Namespace) -> None:
@@ -177,7 +242,11 @@ def main() -> None:
     p.add_argument("--budget", type=float, default=150.0)
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("--out", default=os.path.join(os.environ.get("OUT", "."), "ranks.jsonl"))
+    p.add_argument("--measured", metavar="FILE")
     a = p.parse_args()
+    if a.measured:
+        again(a.measured)
+        return
     if a.target == "cuda":
         on_gpu(a)
         return

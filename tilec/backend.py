@@ -194,6 +194,23 @@ def draft(
     return cuda.draft(kernel, target, schedule, cuda.Online(*online) if online else None)
 
 
+def memory_bytes(
+    online: tuple[Kernel, Mapping[str, int]],
+    target: str,
+    schedule: Mapping[str, object],
+    stated: Budget,
+    env: Mapping[str, Number],
+    roof: Ceilings,
+) -> int | None:
+    """The bytes that the tiles of a kernel (whose budget is stated) move to and from memory, where it is known what they
+    find in the last cache."""
+    if not on_gpu(target):
+        return None
+    from tilec.backends.cuda import target as cuda
+
+    return cuda.memory_bytes(cuda.Online(*online), target, schedule, stated, env, roof)
+
+
 def see(name: str, x: Any, target: str) -> Array:
     """The description of the array given for an argument of a call on a target.
 

@@ -50,16 +50,16 @@ class Ceilings:
 
 H200 = Ceilings(
     machine="NVIDIA H200",
-    memory=4.27e12,
-    cache=6.3e12,
-    matrix=799e12,
-    fma=132 * 128 * 1.83e9,
-    special=132 * 16 * 1.83e9,
+    memory=4.5e12,
+    cache=6.28e12,
+    matrix=922.9e12,
+    fma=28.42e12,
+    special=4.17e12,
     shared=False,
     workers=132,
     near=232448,
-    far=50 << 20,
-    origin="known: copy and matrix product as measured on one, units per multiprocessor and clock from the data sheet",
+    far=60 << 20,
+    origin="known: as `tilec doctor --measure` measured one",
 )
 
 A100 = Ceilings(

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Alike:
     """Tiles of a grid that are alike: how many there are, and what each of them does and moves. `grid`: its number;
-    `windows`: how many windows of streamed axes something is contracted in."""
+    `windows`: how many windows of streamed axes something is contracted in; `reach`: from which position to
+    which these are."""
 
     grid: int
     count: int
     moved: int
     work: Mapping[Unit, int]
     windows: int
+    reach: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,16 @@ def _check(
             )
 
 
+NOWHERE = (1 << 62, 0)
+
+
 class _Walk:
     def __init__(self, machine: Machine, control: Control) -> None:
         self.machine, self.control = machine, control
         self.alike: list[Alike] = []
         self.grids = 0
         self.windows = 0
+        self.reach = NOWHERE
 
     def body(self, body: Body, times: int) -> None:
         """Counts the ops of a body that runs `times` times in the present windows."""
@@ -189,14 +195,15 @@ class _Walk:
 
     def tile(self, body: Body, times: int) -> None:
         """Tiles that are alike."""
-        before = self.totals()
+        before, self.reach = self.totals(), NOWHERE
         self.body(body, times)
         if times:
             moved, windows, *work = (
                 (b - a) // times for a, b in zip(before, self.totals(), strict=True)
             )
             each = dict(zip(UNITS, work, strict=True))
-            self.alike.append(Alike(self.grids, times, moved, each, windows))
+            reach = self.reach if windows else (0, 0)
+            self.alike.append(Alike(self.grids, times, moved, each, windows, reach))
 
     def totals(self) -> tuple[int, ...]:
         """The bytes moved, the windows visited and the operations so far."""
@@ -210,7 +217,8 @@ class _Walk:
         carried = [machine.read(x) for x in op.init] if decides else []
         held = machine.windows[op.axis]
         one_by_one = decides or self.control.inside(op.body)
-        for here, count in self.classes(machine.starts(op), op.tile, op.axis, one_by_one):
+        starts = machine.starts(op)
+        for here, count in self.classes(starts, op.tile, op.axis, one_by_one):
             machine.windows[op.axis] = here
             if decides:
                 machine.define(op.args, carried)
@@ -218,6 +226,8 @@ class _Walk:
             self.body(op.body, times * count)
             if machine.meter.work.total("matrix") > before:
                 self.windows += times * count
+                end = sum(here) + starts.step * (count - 1)
+                self.reach = min(self.reach[0], here[0]), max(self.reach[1], end)
             if decides:
                 carried = self.yielded(op.body)
         machine.windows[op.axis] = held

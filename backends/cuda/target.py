@@ -198,8 +198,7 @@ def fast(online: Online, compiling: bool = True) -> Code | str:
     reason = ""
     try:
         schedule = _schedule(online)
-        tried = [schedule] if online.schedule else hopper.candidates(schedule)
-        for candidate in tried:
+        for candidate in hopper.candidates(schedule, online.schedule):
             found = _fast(online, candidate)
             if isinstance(found, str):
                 return reason or found
@@ -357,8 +356,7 @@ def draft(
 
 def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], float] | None:
     """The cost model of a kernel all of whose grids are fast; of others, nothing better is known than the general one."""
-    grids = sum(isinstance(op, Grid) for op in code.kernel.body)
-    if len(code.fast) < grids:
+    if not _all_fast(code):
         return None
     from tilec.backends.cuda.hopper import cost
 
@@ -369,6 +367,36 @@ def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], flo
         )
 
     return seconds
+
+
+def _all_fast(code: Code) -> bool:
+    return len(code.fast) == sum(isinstance(op, Grid) for op in code.kernel.body)
+
+
+def memory_bytes(
+    online: Online,
+    target: str,
+    schedule: Mapping[str, object],
+    stated: Budget,
+    env: Mapping[str, Number],
+    roof: Ceilings,
+) -> int | None:
+    """The bytes that the tiles of a kernel, whose budget is stated, move to and from memory; None where nothing is known
+    about what they find in the last cache."""
+    arch = architectures.parse(target) or default_arch()
+    if arch != HOPPER or chosen(schedule) == "simt":
+        return None
+    from tilec.backends.cuda.hopper import misses
+
+    code = fast(replace(online, schedule=fast_fields(schedule)))
+    if not isinstance(code, Code) or not _all_fast(code):
+        return None
+    found = [
+        misses.memory_bytes(s.plan, [t for t in stated.tiles if t.grid == n], env, roof)
+        for n, s in code.fast.items()
+    ]
+    known = [n for n in found if n is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 def steps(online: Online, target: str, schedule: Mapping[str, object]) -> Pipeline:

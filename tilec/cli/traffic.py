@@ -102,7 +102,8 @@ def _report(
         options.say("measuring the ceilings of this machine, once (about two seconds)")
     roof = ceilings.measured(target)
     element = options.element_type(dtype, target)
-    return _Report(kernel, element, sizes, scalars, roof)
+    fields = None if tile else options.pairs("--schedule", schedule)
+    return _Report(kernel, element, sizes, scalars, roof, fields)
 
 
 class _Report:
@@ -115,7 +116,9 @@ class _Report:
         sizes: dict[str, int],
         scalars: dict[str, Number],
         roof: Ceilings,
+        schedule: Mapping[str, object] | None,
     ) -> None:
+        """`schedule`: the fields that are asked for; None where the user chose the tiles."""
         from tilec.roofline import lengths
 
         self.kernel, self.roof = kernel, roof
@@ -126,6 +129,7 @@ class _Report:
         self.arrays = kernel.deciding(self.steps.values(), element, sizes)
         self.all = [self.stage(name, ir) for name, ir in self.steps.items()]
         self.twice = {**sizes, **{d: 2 * sizes[d] for d in lengths(self.steps[self.all[-1].name])}}
+        self.memory = None if schedule is None else self._memory(schedule)
         self.counted: dict[str, dict[str, Any]] = {}
         self.hardware: dict[str, Any] | None = None
 
@@ -142,6 +146,19 @@ class _Report:
 
         stated = budget(ir, self.sizes, self.scalars, self.arrays)
         return roofline.stage(name, ir, stated, self.env, self.roof)
+
+    def _memory(self, schedule: Mapping[str, object]) -> int | None:
+        """The bytes that the tiles move to and from memory, where it is known what they find in the last cache."""
+        from tilec import backend
+        from tilec.traffic import budget
+
+        *_, (name, tiles) = self.steps.items()
+        if name == FUSED:
+            return None
+        stated = budget(tiles, self.sizes, self.scalars, self.arrays)
+        before = (self.steps[FUSED], self.sizes)
+        target = self.kernel.target or "cpu"
+        return backend.memory_bytes(before, target, schedule, stated, self.env, self.roof)
 
     def stages(self, *names: str) -> list[Stage]:
         """The stages after some passes, and the last one."""
@@ -236,6 +253,7 @@ class _Report:
             "scalars": self.scalars,
             "ceilings": asdict(self.roof),
             "compulsory": self.all[0].compulsory,
+            "expected_from_memory": self.memory,
             "stages": [self._fact(s) for s in self.all],
             "compared": self.compared(),
             **({"hardware": self.hardware} if self.hardware is not None else {}),
@@ -280,8 +298,13 @@ class _Report:
                 yield _count(self.counted[s.name])
         must = self.all[0].compulsory
         yield f"compulsory  {must:,} bytes: each input once, each output once"
+        if self.memory is not None:
+            yield (
+                f"expected    {self.memory:,} bytes to and from memory, {self.memory / max(1, must):.3f} of the compulsory "
+                "ones: the rest is in the last cache"
+            )
         if self.hardware is not None:
-            yield from _hardware(self.hardware, must, self.all[-1].moved)
+            yield from _hardware(self.hardware, must, self.memory, self.all[-1].moved)
 
     def _comparison(self) -> Iterator[str]:
         headings = {UNFUSED: "one op at a time", FUSED: "fused"}
@@ -369,15 +392,18 @@ def duration(t: float) -> str:
     return f"{t * 1e3:.3g} ms" if t < 1 else f"{t:.3g} s"
 
 
-def _hardware(h: Mapping[str, Any], compulsory: int, moved: int) -> Iterator[str]:
+def _hardware(
+    h: Mapping[str, Any], compulsory: int, expected: int | None, moved: int
+) -> Iterator[str]:
     """What the hardware counted, beside what is stated."""
     if "refused" in h:
         yield str(h["refused"])
         return
     memory, cache = h["read"] + h["written"], h["cache_read"] + h["cache_written"]
+    beside = f", {memory / expected:.3f} of the expected ones" if expected else ""
     yield (
         f"memory      {h['read']:,} bytes read, {h['written']:,} written, as the GPU counts: "
-        f"{memory / max(1, compulsory):.3f} of the compulsory ones"
+        f"{memory / max(1, compulsory):.3f} of the compulsory ones{beside}"
     )
     yield (
         f"L2 cache    {h['cache_read']:,} bytes read, {h['cache_written']:,} written: "

@@ -27,7 +27,7 @@ from tilec.tuning.board import Entry, Leaderboard
 from tilec.tuning.child import Late
 from tilec.tuning.compilers import Compilers
 from tilec.tuning.key import Key
-from tilec.tuning.store import Choice, Store, Trial, Winner
+from tilec.tuning.store import UNFIT, Choice, Store, Trial, Winner
 from tilec.work import Unit
 
 LONG = 0.3
@@ -187,7 +187,7 @@ class _Search:
             try:
                 e, identity = self.entry(choice)
             except ResourceError as error:
-                self.done.append(Entry(choice, 0.0, "does not fit", note=str(error)))
+                self.done.append(Entry(choice, 0.0, UNFIT, note=str(error)))
                 continue
             if identity not in seen:
                 seen.add(identity)
@@ -235,7 +235,9 @@ class _Search:
             return list(batch)
         answers = compilers.compile([self.request(e) for e in batch], self.until)
         return [
-            e if a["ok"] else replace(e, state="failed", note=a["error"])
+            e
+            if a["ok"]
+            else replace(e, state="failed" if a.get("fits", True) else UNFIT, note=a["error"])
             for e, a in zip(batch, answers, strict=True)
         ]
 
@@ -289,7 +291,7 @@ class _Search:
 
     def tried(self, e: Entry) -> Entry:
         """A candidate after its check and its timing; it is the incumbent if it is better. Raises Late."""
-        if e.state == "failed":
+        if e.state in ("failed", UNFIT):
             self.note(e)
             return e
         self.in_time()
@@ -306,7 +308,7 @@ class _Search:
         return e
 
     def note(self, e: Entry) -> None:
-        state = "measured" if e.state == "measured" else "failed"
+        state = e.state if e.state in ("measured", UNFIT) else "failed"
         self.store.note(self.problem.key, Trial(e.choice, state, e.relative, e.seconds, e.note))
 
     def timed(self, e: Entry) -> Entry:

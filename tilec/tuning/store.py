@@ -35,7 +35,8 @@ create table trials(
   primary key (digest, candidate)) without rowid;
 """
 
-State = Literal["running", "measured", "failed"]
+State = Literal["running", "measured", "failed", "does not fit"]
+UNFIT: Literal["does not fit"] = "does not fit"
 
 
 class StoreError(TilecError):

@@ -12,12 +12,15 @@ import time
 from typing import Any
 
 from tilec import backend
-from tilec.errors import ResourceError, TilecError, UnsupportedError
+from tilec.errors import ArgumentError, ResourceError, TilecError, UnsupportedError
 from tilec.reader import read
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Compiles one candidate: `tiles` is a kernel in tiles as text, `online` the one before it was cut, or None."""
+    """Compiles one candidate: `tiles` is a kernel in tiles as text, `online` the one before it was cut, or None.
+
+    Its schedule was found to be one; that it makes no code is a matter of what the compiler finds room for (`fits`).
+    """
     start = time.perf_counter()
     try:
         (tiles,) = read(request["tiles"])
@@ -25,7 +28,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         if request["online"] is not None:
             before = read(request["online"])[0], request["sizes"]
         backend.prepare(tiles, request["target"], request["schedule"], before)
-    except (ResourceError, UnsupportedError) as e:
+    except (ResourceError, ArgumentError) as e:
+        return {"ok": False, "fits": False, "error": str(e)}
+    except UnsupportedError as e:
         return {"ok": False, "error": str(e)}
     except TilecError as e:
         return {"ok": False, "error": f"{type(e).__name__}: {str(e).splitlines()[0]}"}

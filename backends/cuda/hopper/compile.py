@@ -57,13 +57,16 @@ def cutting(workers: int, rows: int) -> Options:
     return Options(workers=workers, least=1, positions=positions, rounds=4, rows=4)
 
 
-def candidates(schedule: Schedule) -> Iterator[Schedule]:
-    """A schedule, and those to try where its kernel does not fit the registers."""
+def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
+    """A schedule, and those to try where its kernel does not fit the registers. Of a schedule some of whose fields are
+    `named`, only the registers of the loading warps may change, and these only if they are not."""
     yield schedule
-    for loader in (40, 56):
-        if schedule.warpgroups == 2 and loader > schedule.loader:
+    if "loader" in named:
+        return
+    for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
+        if loader > schedule.loader:
             yield replace(schedule, loader=loader)
-    for part in (3 / 4, 1 / 2, 1 / 4):
+    for part in () if named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
         if columns >= 16:
             yield replace(schedule, columns=columns, loader=max(40, schedule.loader))

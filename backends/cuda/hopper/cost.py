@@ -1,9 +1,10 @@
 """What a Hopper kernel should take: its windows through the pipeline of its warpgroups, its tiles over the multiprocessors.
 
 In each window of a tile every computing warpgroup uses the tensor unit and then its own lanes; while it uses its lanes the
-others may use the tensor unit. So a window takes what all of them need of the tensor unit, or what one of them needs of
-both, whichever is longer; special functions and other instructions have their own bounds. A tile has a first window that
-overlaps with nothing, and an end. Tiles are dealt out as the schedule says, and the last multiprocessor ends the launch.
+others may use the tensor unit. So a window takes what all of them need of the tensor unit in turn, or what one of them
+needs of both, or what its copies need to arrive where few buffers hide that: about the longest of these, and a little more
+where two are near each other. A tile's first window overlaps with nothing. Tiles are dealt out as the schedule says, and
+the last multiprocessor ends the launch.
 """
 
 from __future__ import annotations
@@ -12,31 +13,34 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilec.backends.cuda.hopper import misses
 from tilec.backends.cuda.hopper.plan import Plan, padded
-from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
+from tilec.backends.cuda.hopper.schedule import ROWS, Schedule
 from tilec.ceilings import Ceilings
 from tilec.scalar import Number, evaluate
 from tilec.traffic import Alike
 
-LANES = 128
-"""Operations per clock of a multiprocessor outside its tensor unit."""
+LANES, SPECIAL = 128, 16
+"""Operations per clock of a multiprocessor outside its tensor unit, and of exponentials and their kin."""
 DEALT = 1 << 14
 """Tiles up to which dealing them out is followed one by one; of more, the uneven end counts little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Clocks beside what the ceilings say. `window`: of each window of a warpgroup; `issue`: how much longer lanes take than
-    their operations; `first`: a first window over a later one; `tile`, `row`: of each tile, and of each of its rows and
-    columns of results; `direct`: those of a store without shared memory. `launch`: seconds of a launch."""
+    """What the ceilings do not say, in clocks: `turn`: a warpgroup's turn at the tensor unit beside its products;
+    `window`: a warpgroup's waits in a window; `arrive`: from a free buffer to one that is full again, beside its bytes;
+    `direct`: each result that is stored without shared memory. `launch`: seconds of a launch. `rate`: the share of the
+    tensor unit's ceiling that lasts; `sharp`: the power with which bounds of a window add up (a large one: the longest
+    alone)."""
 
-    window: float = 250.0
-    issue: float = 1.3
-    first: float = 1.5
-    tile: float = 1500.0
-    row: float = 0.03
-    direct: float = 0.02
+    turn: float = 61.0
+    window: float = 294.0
+    arrive: float = 556.0
+    direct: float = 0.01
     launch: float = 3e-6
+    rate: float = 0.98
+    sharp: float = 10.0
 
 
 def seconds(
@@ -47,11 +51,12 @@ def seconds(
     weights: Weights = Weights(),
 ) -> float:
     """The time of one grid. `tiles`: its tiles, from its budget."""
-    clock = roof.fma / roof.workers / LANES
+    clock = _clock(roof)
     each = [(t.count, _tile(plan, t, roof, weights)) for t in tiles]
     clocks = dealt(each, plan.schedule, _heads(plan, env), roof.workers)
     moved = sum(t.count * t.moved for t in tiles)
-    return weights.launch + max(clocks / clock, moved / roof.cache)
+    memory = misses.memory_bytes(plan, tiles, env, roof) or 0
+    return weights.launch + max(clocks / clock, moved / roof.cache, memory / roof.memory)
 
 
 def _heads(plan: Plan, env: Mapping[str, Number]) -> int:
@@ -63,28 +68,44 @@ def _heads(plan: Plan, env: Mapping[str, Number]) -> int:
     return out
 
 
+def _clock(roof: Ceilings) -> float:
+    """The clocks of a second."""
+    return roof.special / roof.workers / SPECIAL
+
+
 def _tile(plan: Plan, t: Alike, roof: Ceilings, w: Weights) -> float:
     """The clocks of a tile on a multiprocessor."""
     s, c = plan.structure, plan.schedule
     if not t.windows:
-        return w.tile
-    clock = roof.fma / roof.workers / LANES
-    block = s.blocks[0]
+        return w.window
+    tensor, lanes = _tensor(plan, roof, w), _lanes(plan, t, w)
+    ring = max(x.bytes for x in s.rings)
+    bounds = (
+        c.warpgroups * (tensor + w.turn),
+        tensor + lanes if c.pingpong else c.warpgroups * tensor + lanes,
+        c.warpgroups * (lanes - w.window),
+        (w.arrive + ring / (roof.cache / roof.workers / _clock(roof))) / (c.stages - 1),
+    )
+    window = sum(x**w.sharp for x in bounds) ** (1 / w.sharp)
+    stored = ROWS * sum(padded(x.width) for x in s.slots) if c.store == "direct" else 0
+    return (t.windows - 1) * window + tensor * (1 + c.warpgroups) + lanes + stored * w.direct
+
+
+def _tensor(plan: Plan, roof: Ceilings, w: Weights) -> float:
+    """The clocks of a warpgroup's products of a window."""
+    s, block = plan.structure, plan.structure.blocks[0]
     width = sum(padded(h.query.width) for h in block.heads)
     width += sum(padded(s.slots[x.slot].width) for x in block.tails)
-    elements = ROWS * c.columns
-    tensor = 2 * elements * width / (roof.matrix / roof.workers / clock)
+    each = roof.matrix * w.rate / roof.workers / _clock(roof)
+    return 2 * ROWS * plan.schedule.columns * width / each
+
+
+def _lanes(plan: Plan, t: Alike, w: Weights) -> float:
+    """The clocks of a warpgroup in a window outside the tensor unit: lanes begin operations, and wait for special ones."""
+    c = plan.schedule
     scores = c.rows * c.columns * t.windows
     special, other = t.work["special"] / scores, t.work["fma"] / scores
-    slow = elements * special / (roof.special / roof.workers / clock)
-    lanes = elements / THREADS * (special + other) * w.issue + slow + w.window
-    busy = elements / LANES * (special + other) * w.issue
-    window = max(c.warpgroups * tensor, tensor + lanes, c.warpgroups * slow, c.warpgroups * busy)
-    if not c.pingpong:
-        window = max(window, c.warpgroups * tensor + lanes / c.warpgroups)
-    stored = ROWS * sum(padded(x.width) for x in s.slots)
-    end = w.tile + stored * (w.row + (w.direct if c.store == "direct" else 0.0))
-    return (t.windows - 1) * window + tensor * (1 + c.warpgroups) + w.first * lanes + end
+    return ROWS * c.columns * ((special + other) / LANES + special / SPECIAL) + w.window
 
 
 def dealt(

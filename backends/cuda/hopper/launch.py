@@ -15,6 +15,7 @@ from tilec.backends.cuda.block import MAP_BYTES, Address
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
 from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
+from tilec.backends.cuda.hopper.structure import Structure
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
@@ -174,7 +175,7 @@ def _pieces(
             case "scalar":
                 yield _scalar(p, sizes[names[p.name]])
             case "section":
-                yield struct.pack("<i", section(source, sizes, p.dim))
+                yield struct.pack("<i", section(source.structure, sizes, p.dim))
             case "counter":
                 yield words
             case _:
@@ -203,9 +204,8 @@ AT_ONCE = 132
 """The tiles that a section has at least."""
 
 
-def section(source: Launched, sizes: Mapping[str, Number], most: int) -> int:
+def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     """The heads whose tiles are dealt out together: as many as the cache holds, but not too few tiles."""
-    s = source.structure
     positions, rows = (int(evaluate(s.kernel.extents[a], sizes)) for a in (s.stream, s.row))
     head = BYTES * positions * sum(t.width for t in s.rings)
     tiles = max(1, -(-rows // s.rows))

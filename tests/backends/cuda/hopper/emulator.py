@@ -254,7 +254,7 @@ def launch(
                     else ctypes.c_int64(int(value))
                 )
             case "section":
-                kept.append(ctypes.c_int(section(source, sizes, p.dim)))
+                kept.append(ctypes.c_int(section(source.structure, sizes, p.dim)))
             case "counter":
                 kept.append(ctypes.c_void_p(counter.ctypes.data))
             case _:
