@@ -22,6 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tilec.backends.cuda.hopper import launch  # noqa: E402
+
 LONG = {"B": 1, "H": 16, "N": 16384}
 CASES: tuple[tuple[str, dict[str, int], dict[str, object]], ...] = (
     ("naive", LONG, {}),
@@ -39,6 +41,8 @@ CASES: tuple[tuple[str, dict[str, int], dict[str, object]], ...] = (
     ("naive", {"B": 1, "H": 4, "N": 65536}, {}),
     ("causal", {"B": 1, "H": 4, "N": 65536}, {}),
 )
+USUAL = launch.CACHE
+"""Bytes of the streamed tensors of a section, usually."""
 WRITTEN = "dram__bytes_write.sum"
 MORE = (
     "lts__t_sectors.sum",
@@ -63,6 +67,11 @@ def loaded(name: str, schedule: dict[str, object]) -> Any:
     return tilec.load(ROOT / "examples" / f"{name}.tile", target="cuda:sm_90a", schedule=schedule)
 
 
+def cut(schedule: dict[str, object]) -> None:
+    """Has sections as long as a schedule says, also where their keys do not fit the L2 cache."""
+    launch.CACHE = 1 << 50 if "section" in schedule else USUAL
+
+
 def refusal(case: tuple[str, dict[str, int], dict[str, object]]) -> str:
     """Compiles a case into the cache on disk; why that cannot be, or nothing."""
     from tilec.errors import TilecError
@@ -81,9 +90,10 @@ def child(which: list[int]) -> None:
     """Runs some cases."""
     import torch
 
-    from tilec.backends.cuda import ceilings, launch
+    from tilec.backends.cuda import ceilings
+    from tilec.backends.cuda.launch import cupy
 
-    c = launch.cupy()
+    c = cupy()
     flush = ceilings.flusher(8 * int(c.cuda.Device().attributes["L2CacheSize"]))
     g = torch.Generator(device="cuda").manual_seed(3)
     calls: list[tuple[Any, list[torch.Tensor], torch.Tensor]] = []
@@ -95,13 +105,15 @@ def child(which: list[int]) -> None:
                 torch.randn(shape, device="cuda", generator=g).to(torch.bfloat16) for _ in range(3)
             ]
         kernel = loaded(name, schedule)
+        cut(schedule)
         calls.append((kernel, data[shape], kernel(*data[shape])))
     torch.cuda.synchronize()
     c.cuda.runtime.profilerStart()
     for _ in range(2):  # the second one says what is counted where nothing else runs
         flush()
         c.cuda.Device().synchronize()
-    for kernel, tensors, out in calls:
+    for n, (kernel, tensors, out) in zip(which, calls, strict=True):
+        cut(CASES[n][2])
         kernel(*tensors, out=out)
         torch.cuda.synchronize()
         flush()
@@ -130,6 +142,7 @@ def stated(name: str, sizes: dict[str, int], schedule: dict[str, object]) -> dic
     from tilec import backend, ceilings, roofline
     from tilec.traffic import budget
 
+    cut(schedule)
     kernel = loaded(name, schedule)
     full, scalars = kernel.environment({**sizes, "M": sizes["N"], "D": 128, "E": 128})
     stages, env = dict(kernel.stages(dtype="bf16", sizes=full)), {**full, **scalars}
@@ -177,7 +190,12 @@ def main() -> None:
         for n, found in zip(which, groups, strict=True):
             name, sizes, schedule = CASES[n]
             own = {m: counters.total(found[:-1], m) for m in metrics}
-            line: dict[str, Any] = {"case": name, **sizes, "schedule": schedule, **stated(*CASES[n])}
+            line: dict[str, Any] = {
+                "case": name,
+                **sizes,
+                "schedule": schedule,
+                **stated(*CASES[n]),
+            }
             line |= {**own, "left": counters.total(found[-1:], WRITTEN)}
             moved = own["dram__bytes_read.sum"] + own[WRITTEN] + line["left"]
             line["of_compulsory"] = moved / line["compulsory"]

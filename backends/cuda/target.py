@@ -183,6 +183,8 @@ def _schedule(online: Online) -> Schedule:
     from tilec.backends.cuda.hopper.schedule import changed
 
     default = hopper.suggested(online.kernel, online.sizes, online.packed, online.scattered)
+    if "warpgroups" in online.schedule:
+        default = replace(default, blocks=1)  # as many as there is room for were for the default's
     return changed(default, online.schedule)
 
 
@@ -388,7 +390,7 @@ def memory_bytes(
         return None
     from tilec.backends.cuda.hopper import misses
 
-    code = fast(replace(online, schedule=fast_fields(schedule)))
+    code = fast(_decided(replace(online, schedule=fast_fields(schedule))))
     if not isinstance(code, Code) or not _all_fast(code):
         return None
     found = [
