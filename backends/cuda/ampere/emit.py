@@ -55,7 +55,7 @@ class _Kernel(Loading):
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {c}")
         head.add(header(c.held))
-        args = ",\n    ".join(f"{p.ctype} {p.name}" for p in parameters)
+        args = ",\n    ".join(f"{p.ctype} {self.argument(p)}" for p in parameters)
         bounds = f"__launch_bounds__({c.threads}, {c.blocks})"
         head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
         return Source(
@@ -70,6 +70,10 @@ class _Kernel(Loading):
             self.plan,
             dict(self.wide),
         )
+
+    def argument(self, p: Parameter) -> str:
+        """The name of an argument in the text: a tensor is a parameter by its own name, which may be taken there."""
+        return self.names.of(p.name) if p.kind == "pointer" else p.name
 
     def parameters(self) -> tuple[Parameter, ...]:
         """The kernel's arguments, in order."""

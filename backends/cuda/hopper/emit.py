@@ -64,7 +64,7 @@ class _Kernel(Loading):
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
         head.add(instructions(self.s))
-        args = ",\n    ".join(f"{p.ctype} {p.name}" for p in parameters)
+        args = ",\n    ".join(f"{p.ctype} {self.argument(p)}" for p in parameters)
         bounds = f"__launch_bounds__({self.schedule.threads}, {self.schedule.blocks})"
         head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
         text = str(head) + str(body) + "}\n"
@@ -79,6 +79,10 @@ class _Kernel(Loading):
             dict(self.scope.paired),
             self.plan,
         )
+
+    def argument(self, p: Parameter) -> str:
+        """The name of an argument in the text: a tensor is a parameter by its own name, which may be taken there."""
+        return self.names.of(p.name) if p.kind == "pointer" else p.name
 
     def parameters(self) -> tuple[Parameter, ...]:
         """The kernel's arguments, in order."""
