@@ -186,10 +186,12 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         groups, columns = 1 if few else 2, min(128, schedule.columns)
         schedule = replace(schedule, warpgroups=groups, columns=columns, loader=104)
     if whole:
-        return replace(schedule, warpgroups=min(2, schedule.warpgroups), columns=s.columns)
+        schedule = replace(schedule, warpgroups=min(2, schedule.warpgroups), columns=s.columns)
     while schedule.columns > 16 and not _fits(s, schedule):
         if few and schedule.stages > 2 and _registers_fit(s, schedule):
             schedule = replace(schedule, stages=schedule.stages - 1)
+        elif whole:
+            break
         else:
             schedule = replace(schedule, columns=schedule.columns // 2)
     return schedule

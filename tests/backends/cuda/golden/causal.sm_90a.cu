@@ -93,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal(
           windows_0 = ((int)greatest<i64>(0, t_35 - start_0) + 127) / 128;
           start_1 = (int)(t_35);
           windows_1 = ((int)greatest<i64>(0, t_30 - start_1) + 127) / 128;
-          if (windows_0 + windows_1 == 0) { start_1 = 0; windows_1 = 1; }
+          if (windows_0 + windows_1 == 0) { start_1 = (int)(N); windows_1 = 1; }
         }
         wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {

@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive(
           windows_0 = ((int)greatest<i64>(0, t_6 - start_0) + 63) / 64;
           start_1 = (int)(t_6);
           windows_1 = ((int)greatest<i64>(0, N - start_1) + 63) / 64;
-          if (windows_0 + windows_1 == 0) { start_1 = 0; windows_1 = 1; }
+          if (windows_0 + windows_1 == 0) { start_1 = (int)(N); windows_1 = 1; }
         }
         wait(shared + 131280 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {

@@ -1,5 +1,5 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true,blocks=1,chain=true
-// paged: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=104,relax=true,guess=true,blocks=1,chain=true
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true
+// paged: schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -31,9 +31,8 @@ template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[
   }
 }
 
-extern "C" __global__ void __launch_bounds__(384, 1) paged(
+extern "C" __global__ void __launch_bounds__(256, 1) paged(
     const __grid_constant__ TensorMap q_map,
-    const __grid_constant__ TensorMap O_map,
     const int* __restrict__ len,
     const i64 len_stride0,
     const int* __restrict__ page,
@@ -49,134 +48,120 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
     const i64 V_stride1,
     const i64 V_stride2,
     const i64 V_stride3,
+    u16* __restrict__ O,
+    const i64 O_stride0,
+    const i64 O_stride1,
+    const i64 O_stride2,
+    const i64 O_stride3,
     const int B,
-    const int H,
     const int M,
     const int NP,
     const int P,
-    const int HK,
     const int MP,
-    const int most_heads,
-    u32* __restrict__ counter,
     u32* __restrict__ redo) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const u32 shared = shared_address(memory);
   const int group = __shfl_sync(FULL, threadIdx.x >> 7, 0);
   if (threadIdx.x == 0) {
-    for (int n = 0; n < 4; n++) barrier_init(shared + 114688 + 8 * n, 1);   // query_full
-    for (int n = 0; n < 4; n++) barrier_init(shared + 114720 + 8 * n, 4);   // query_free
-    for (int n = 0; n < 2; n++) barrier_init(shared + 114752 + 8 * n, 3);   // k_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 114768 + 8 * n, 8);   // k_free
-    for (int n = 0; n < 2; n++) barrier_init(shared + 114784 + 8 * n, 3);   // v_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 114800 + 8 * n, 8);   // v_free
-    for (int n = 0; n < 2; n++) barrier_init(shared + 114816 + 8 * n, 1);   // tile_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 114832 + 8 * n, 11);   // tile_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 212992 + 8 * n, 1);   // query_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 213008 + 8 * n, 4);   // query_free
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213024 + 8 * n, 3);   // k_full
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213072 + 8 * n, 4);   // k_free
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213120 + 8 * n, 3);   // v_full
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213168 + 8 * n, 4);   // v_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 213216 + 8 * n, 1);   // tile_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 213232 + 8 * n, 7);   // tile_free
     barriers_ready();
   }
   __syncthreads();
-  const int row_tiles = (M + 127) / 128;
-  const int heads = (B) * (H);
+  const int row_tiles = (8 + 3) / 4;
+  const int heads = (B) * (M);
   const int tiles = row_tiles * heads;
   if (group == 0) {
-    fewer_registers<104>();
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     const int lane = threadIdx.x & 31;
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       int tile = blockIdx.x;
       for (int turn = 0;; turn++) {
-        int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
+        int origin = -1, b = -1, i = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
-          const int section = tile / (row_tiles * most_heads), place = tile - section * row_tiles * most_heads;
-          const int width = least<int>(most_heads, heads - section * most_heads);
-          int head = section * most_heads + place % width;
-          origin = (row_tiles - 1 - place / width) * 128;
-          h = head % (H); head /= H;
+          int head = tile / row_tiles;
+          origin = (tile - head * row_tiles) * 4;
+          i = head % (M); head /= M;
           b = head;
           const int len_1 = len[(i64)b * len_stride0];  // load(b)   examples/paged.tile:5
-          const i64 t_6 = ((i64)P * MP);  // mul(MP, P)
-          const int i_first = origin;  // edge()
-          const int i_last = least<int>(origin + 128, M) - 1;  // edge()
-          const i64 t_38 = ((i64)len_1 - 1);  // sub(len_1, 1)
-          const i64 t_39 = ((i64)len_1 + i_first);  // add(len_1, i_first)
-          const i64 t_40 = (t_39 - M);  // sub(t_39, M)
-          const i64 t_41 = ((i64)len_1 + i_last);  // add(len_1, i_last)
-          const i64 t_42 = (t_41 - M);  // sub(t_41, M)
-          const i64 t_43 = least<i64>(t_38, t_42);  // min(t_38, t_42)
-          const i64 t_44 = least<i64>(t_38, t_40);  // min(t_38, t_40)
-          const i64 t_45 = (t_43 + 1);  // add(t_43, 1)
-          const i64 t_46 = least<i64>(t_6, t_45);  // min(t_6, t_45)
-          const i64 t_47 = (t_44 + 1);  // add(t_44, 1)
-          const i64 t_48 = least<i64>(t_6, t_47);  // min(t_6, t_47)
-          const i64 t_49 = (t_48 >> 7);  // floordiv(t_48, 128)
-          const i64 t_50 = (128 * t_49);  // mul(t_49, 128)
-          const i64 t_51 = greatest<i64>(0, t_50);  // max(0, t_50)
+          const i64 t_2 = ((i64)P * MP);  // mul(MP, P)
+          const i64 t_37 = ((i64)len_1 - 1);  // sub(len_1, 1)
+          const i64 t_38 = ((i64)len_1 + i);  // add(len_1, i)
+          const i64 t_39 = (t_38 - M);  // sub(t_38, M)
+          const i64 t_40 = least<i64>(t_37, t_39);  // min(t_37, t_39)
+          const i64 t_41 = (t_40 + 1);  // add(t_40, 1)
+          const i64 t_42 = least<i64>(t_2, t_41);  // min(t_2, t_41)
+          const i64 t_43 = (t_42 >> 7);  // floordiv(t_42, 128)
+          const i64 t_44 = (128 * t_43);  // mul(t_43, 128)
+          const i64 t_45 = greatest<i64>(0, t_44);  // max(0, t_44)
           start_0 = (int)(0);
-          windows_0 = ((int)greatest<i64>(0, t_51 - start_0) + 127) / 128;
-          start_1 = (int)(t_51);
-          windows_1 = ((int)greatest<i64>(0, t_46 - start_1) + 127) / 128;
-          if (windows_0 + windows_1 == 0) { start_1 = 0; windows_1 = 1; }
+          windows_0 = ((int)greatest<i64>(0, t_45 - start_0) + 127) / 128;
+          start_1 = (int)(t_45);
+          windows_1 = ((int)greatest<i64>(0, t_42 - start_1) + 127) / 128;
+          if (windows_0 + windows_1 == 0) { start_1 = (int)(((i64)P * MP)); windows_1 = 1; }
         }
-        wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
+        wait(shared + 213232 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {
-          shared_put(shared + 114848 + 28 * (turn & 1), origin);
-          shared_put(shared + 114852 + 28 * (turn & 1), b);
-          shared_put(shared + 114856 + 28 * (turn & 1), h);
-          shared_put(shared + 114860 + 28 * (turn & 1), start_0);
-          shared_put(shared + 114864 + 28 * (turn & 1), windows_0);
-          shared_put(shared + 114868 + 28 * (turn & 1), start_1);
-          shared_put(shared + 114872 + 28 * (turn & 1), windows_1);
-          arrive(shared + 114816 + 8 * (turn & 1));
+          shared_put(shared + 213248 + 28 * (turn & 1), origin);
+          shared_put(shared + 213252 + 28 * (turn & 1), b);
+          shared_put(shared + 213256 + 28 * (turn & 1), i);
+          shared_put(shared + 213260 + 28 * (turn & 1), start_0);
+          shared_put(shared + 213264 + 28 * (turn & 1), windows_0);
+          shared_put(shared + 213268 + 28 * (turn & 1), start_1);
+          shared_put(shared + 213272 + 28 * (turn & 1), windows_1);
+          arrive(shared + 213216 + 8 * (turn & 1));
         }
         if (origin < 0) break;
-        for (int w = 0; w < 2; w++) {
-          wait(shared + 114720 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1) ^ 1);
+        for (int w = 0; w < 1; w++) {
+          wait(shared + 213008 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1) ^ 1);
           {
-            expect(shared + 114688 + 8 * ((turn & 1) * 2 + w), 8192);
-            copy_in(shared + 0 + ((turn & 1) * 2 + w) * 8192, &q_map, shared + 114688 + 8 * ((turn & 1) * 2 + w), 0, origin + w * 64, 0, (int)(b), (int)(h));
+            expect(shared + 212992 + 8 * ((turn & 1) * 1 + w), 8192);
+            copy_in(shared + 0 + ((turn & 1) * 1 + w) * 8192, &q_map, shared + 212992 + 8 * ((turn & 1) * 1 + w), 0, origin + w * 64, 0, (int)(b), (int)(i));
           }
         }
-        {
-          const u32 taken = atomicAdd(counter, 1u);
-          // the last one of this launch leaves it ready for the next
-          if (taken == (u32)tiles - 1) *counter = 0;
-          tile = taken + gridDim.x;
-        }
+        tile += gridDim.x;
       }
     }
     else if (warp >= 1 && warp < 4) {
       const int crew = warp - 1;
-      Cursor<2> k_next(1);
-      Cursor<2> v_next(1);
+      Cursor<6> k_next(1);
+      Cursor<6> v_next(1);
       for (int turn = 0;; turn++) {
-        wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
-        const int b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
-        const int h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
-        const int start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
-        const int windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
-        const int start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
-        const int windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
-        if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
+        wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = __shfl_sync(FULL, shared_get(shared + 213248 + 28 * (turn & 1)), 0);
+        const int b = __shfl_sync(FULL, shared_get(shared + 213252 + 28 * (turn & 1)), 0);
+        const int i = __shfl_sync(FULL, shared_get(shared + 213256 + 28 * (turn & 1)), 0);
+        const int start_0 = __shfl_sync(FULL, shared_get(shared + 213260 + 28 * (turn & 1)), 0);
+        const int windows_0 = __shfl_sync(FULL, shared_get(shared + 213264 + 28 * (turn & 1)), 0);
+        const int start_1 = __shfl_sync(FULL, shared_get(shared + 213268 + 28 * (turn & 1)), 0);
+        const int windows_1 = __shfl_sync(FULL, shared_get(shared + 213272 + 28 * (turn & 1)), 0);
+        if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
         if (origin < 0) break;
-        const int t_2 = floor_div<int>(H, HK);  // floordiv(H, HK)   examples/paged.tile:4
-        const int t_3 = floor_div<int>(h, t_2);  // floordiv(h, t_2)   examples/paged.tile:4
+        const int h_first = origin;  // edge()
+        const int t_3 = (h_first >> 2);  // floordiv(h_first, 4)   examples/paged.tile:4
 #pragma unroll 1
-        for (int n = 0; n < windows_1; n++) {
-          const int window = start_1 + (windows_1 - 1 - n) * 128;
+        for (int n = 0; n < windows_0; n++) {
+          const int window = start_0 + n * 128;
           {
-            wait(shared + 114768 + 8 * k_next.stage, k_next.parity);
+            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
             {
-              const u32 tile_place = shared + 32768 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
+              const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
               if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own = ((u64)(i64)(t_55_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_56_own) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own) * K_stride0 + (i64)(t_56_own) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
+                  const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -193,9 +178,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own_ = ((u64)(i64)(t_55_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const int t_49_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own_ = ((u64)(i64)(t_49_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -203,13 +188,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                       const int spot = window + line;
                       const bool inside = spot < ((i64)P * MP);
                       const int page_2_here = __shfl_sync(FULL, page_2_own_, source);
-                      const int t_56_here = __shfl_sync(FULL, t_56_own_, source);
+                      const int t_50_here = __shfl_sync(FULL, t_50_own_, source);
 #pragma unroll 1
                       for (int word = 0; word < 4; word++) {
                         float k_1_two[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float k_1_x = ((u64)(i64)(page_2_here) < (u64)NP && (u64)(i64)(t_56_here) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here * K_stride0 + (i64)t_56_here * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
+                          const float k_1_x = ((u64)(i64)(page_2_here) < (u64)NP && (u64)(i64)(t_50_here) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here * K_stride0 + (i64)t_50_here * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
                           k_1_two[column] = inside ? k_1_x : 0.f;
                         }
                         u32 part_0;
@@ -225,24 +210,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 114752 + 8 * k_next.stage);
+              arrive(shared + 213024 + 8 * k_next.stage);
             }
           }
           k_next.step();
           {
-            wait(shared + 114800 + 8 * v_next.stage, v_next.parity);
+            wait(shared + 213168 + 8 * v_next.stage, v_next.parity);
             {
-              const u32 tile_place = shared + 65536 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
+              const u32 tile_place = shared + 114688 + v_next.stage * 16384;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
               if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own__ = ((u64)(i64)(t_55_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own__ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_56_own__) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_56_own__) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
+                  const int t_49_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own__ = ((u64)(i64)(t_49_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_50_own__) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_50_own__) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -259,9 +244,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own___ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own___ = ((u64)(i64)(t_55_own___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own___ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own___ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const int t_49_own___ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own___ = ((u64)(i64)(t_49_own___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own___ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own___ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -269,13 +254,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                       const int spot = window + line;
                       const bool inside = spot < ((i64)P * MP);
                       const int page_2_here_ = __shfl_sync(FULL, page_2_own___, source);
-                      const int t_56_here_ = __shfl_sync(FULL, t_56_own___, source);
+                      const int t_50_here_ = __shfl_sync(FULL, t_50_own___, source);
 #pragma unroll 1
                       for (int word = 0; word < 4; word++) {
                         float v_1_two[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float v_1_x = ((u64)(i64)(page_2_here_) < (u64)NP && (u64)(i64)(t_56_here_) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here_ * V_stride0 + (i64)t_56_here_ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
+                          const float v_1_x = ((u64)(i64)(page_2_here_) < (u64)NP && (u64)(i64)(t_50_here_) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here_ * V_stride0 + (i64)t_50_here_ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
                           v_1_two[column] = inside ? v_1_x : 0.f;
                         }
                         u32 part_0_;
@@ -291,28 +276,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 114784 + 8 * v_next.stage);
+              arrive(shared + 213120 + 8 * v_next.stage);
             }
           }
           v_next.step();
         }
 #pragma unroll 1
-        for (int n = 0; n < windows_0; n++) {
-          const int window = start_0 + (windows_0 - 1 - n) * 128;
+        for (int n = 0; n < windows_1; n++) {
+          const int window = start_1 + n * 128;
           {
-            wait(shared + 114768 + 8 * k_next.stage, k_next.parity);
+            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
             {
-              const u32 tile_place = shared + 32768 + k_next.stage * 16384;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
+              const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
               if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own____ = ((u64)(i64)(t_55_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own____ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_56_own____) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_56_own____) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
+                  const int t_49_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own____ = ((u64)(i64)(t_49_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_50_own____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_50_own____) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -329,9 +314,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own_____ = ((u64)(i64)(t_55_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_____ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const int t_49_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own_____ = ((u64)(i64)(t_49_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -339,13 +324,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                       const int spot = window + line;
                       const bool inside = spot < ((i64)P * MP);
                       const int page_2_here__ = __shfl_sync(FULL, page_2_own_____, source);
-                      const int t_56_here__ = __shfl_sync(FULL, t_56_own_____, source);
+                      const int t_50_here__ = __shfl_sync(FULL, t_50_own_____, source);
 #pragma unroll 1
                       for (int word = 0; word < 4; word++) {
                         float k_1_two_[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float k_1_x_ = ((u64)(i64)(page_2_here__) < (u64)NP && (u64)(i64)(t_56_here__) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here__ * K_stride0 + (i64)t_56_here__ * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_56, t_3, d)   examples/paged.tile:4
+                          const float k_1_x_ = ((u64)(i64)(page_2_here__) < (u64)NP && (u64)(i64)(t_50_here__) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here__ * K_stride0 + (i64)t_50_here__ * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
                           k_1_two_[column] = inside ? k_1_x_ : 0.f;
                         }
                         u32 part_0__;
@@ -361,24 +346,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 114752 + 8 * k_next.stage);
+              arrive(shared + 213024 + 8 * k_next.stage);
             }
           }
           k_next.step();
           {
-            wait(shared + 114800 + 8 * v_next.stage, v_next.parity);
+            wait(shared + 213168 + 8 * v_next.stage, v_next.parity);
             {
-              const u32 tile_place = shared + 65536 + v_next.stage * 16384;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
+              const u32 tile_place = shared + 114688 + v_next.stage * 16384;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
               if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own______ = ((u64)(i64)(t_55_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own______ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const v_1_row_ = own_inside && (u64)(i64)(page_2_own______) < (u64)NP && (u64)(i64)(t_56_own______) < (u64)P && (u64)(i64)(t_3) < (u64)HK ? V + ((i64)(page_2_own______) * V_stride0 + (i64)(t_56_own______) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
+                  const int t_49_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own______ = ((u64)(i64)(t_49_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own______ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const u16* const v_1_row_ = own_inside && (u64)(i64)(page_2_own______) < (u64)NP && (u64)(i64)(t_50_own______) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? V + ((i64)(page_2_own______) * V_stride0 + (i64)(t_50_own______) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
                   {
 #pragma unroll
                     for (int step = 0; step < 4; step++) {
@@ -395,9 +380,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_55_own_______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own_______ = ((u64)(i64)(t_55_own_______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_55_own_______ * page_stride1] : 0);  // load(b, t_55)   examples/paged.tile:4
-                  const int t_56_own_______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const int t_49_own_______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own_______ = ((u64)(i64)(t_49_own_______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_______ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own_______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
@@ -405,13 +390,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
                       const int spot = window + line;
                       const bool inside = spot < ((i64)P * MP);
                       const int page_2_here___ = __shfl_sync(FULL, page_2_own_______, source);
-                      const int t_56_here___ = __shfl_sync(FULL, t_56_own_______, source);
+                      const int t_50_here___ = __shfl_sync(FULL, t_50_own_______, source);
 #pragma unroll 1
                       for (int word = 0; word < 4; word++) {
                         float v_1_two_[2];
 #pragma unroll
                         for (int column = 0; column < 2; column++) {
-                          const float v_1_x_ = ((u64)(i64)(page_2_here___) < (u64)NP && (u64)(i64)(t_56_here___) < (u64)P && (u64)(i64)(t_3) < (u64)HK && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here___ * V_stride0 + (i64)t_56_here___ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_56, t_3, e)   examples/paged.tile:6
+                          const float v_1_x_ = ((u64)(i64)(page_2_here___) < (u64)NP && (u64)(i64)(t_50_here___) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here___ * V_stride0 + (i64)t_50_here___ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
                           v_1_two_[column] = inside ? v_1_x_ : 0.f;
                         }
                         u32 part_0___;
@@ -427,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             }
             written_for_copies(); __syncwarp();
             if (lane == 0) {
-              arrive(shared + 114784 + 8 * v_next.stage);
+              arrive(shared + 213120 + 8 * v_next.stage);
             }
           }
           v_next.step();
@@ -436,67 +421,141 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
     }
   }
   else {
-    more_registers<200>();
     const int w = group - 1;
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
     const u64 q_rows = rows_descriptor(shared + 0 + w * 8192);
-    const u64 k_rows = rows_descriptor(shared + 32768);
-    Cursor<2> k_ahead(0);
-    const u64 v_columns = columns_descriptor(shared + 65536, 16384);
-    Cursor<2> v_late(0);
+    const u64 k_rows = rows_descriptor(shared + 16384);
+    Cursor<6> k_ahead(0);
+    const u64 v_columns = columns_descriptor(shared + 114688, 16384);
+    Cursor<6> v_late(0);
     float t_5[64];
-    u32 t_36_packed[32];
+    u32 t_35_packed[32];
     float O_1[32];
-    if (w == 1) named_arrive(1, 256);   // the first turn is that of warpgroup 0
     int turn = 0;
-    wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
-    int b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
-    int h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
-    int start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
-    int windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
-    int start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
-    int windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
-    if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
-    wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
-    wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+    wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
+    int origin = __shfl_sync(FULL, shared_get(shared + 213248 + 28 * (turn & 1)), 0);
+    int b = __shfl_sync(FULL, shared_get(shared + 213252 + 28 * (turn & 1)), 0);
+    int i = __shfl_sync(FULL, shared_get(shared + 213256 + 28 * (turn & 1)), 0);
+    int start_0 = __shfl_sync(FULL, shared_get(shared + 213260 + 28 * (turn & 1)), 0);
+    int windows_0 = __shfl_sync(FULL, shared_get(shared + 213264 + 28 * (turn & 1)), 0);
+    int start_1 = __shfl_sync(FULL, shared_get(shared + 213268 + 28 * (turn & 1)), 0);
+    int windows_1 = __shfl_sync(FULL, shared_get(shared + 213272 + 28 * (turn & 1)), 0);
+    if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
+    wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
+    wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
     group_fence();
     pin(t_5);
-    rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+    rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
     group_commit();
     while (origin >= 0) {
-      int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
+      int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // h
       const int len_1 = len[(i64)b * len_stride0];  // load(b)   examples/paged.tile:5
       const i64 t_8 = ((i64)len_1 - M);  // sub(len_1, M)   examples/paged.tile:5
-      i64 t_9[2]; ROWS t_9[r] = (t_8 + row_i[r]);  // add(t_8, i)   examples/paged.tile:5
+      const i64 t_9 = (t_8 + i);  // add(t_8, i)   examples/paged.tile:5
       float m[2]; ROWS m[r] = NEG_INF;
       float l[2]; ROWS l[r] = 0.0f;
       clear(O_1);
       int begin_0 = 0, begin_1 = 0;
       group_wait<0>();
       pin(t_5);
-      if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+      if (lane == 0) arrive(shared + 213072 + 8 * k_ahead.stage);
       k_ahead.step();
-      if (windows_1 > 0) {
-        begin_1 = 1;
-        const int window = start_1 + (windows_1 - 1 - 0) * 128, stream_lane = window + 2 * (lane & 3);   // j
-        const int rest = ((i64)P * MP) - stream_lane;
+      if (windows_0 > 0) {
+        begin_0 = 1;
+        const int window = start_0 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
         {
           float guess[4];
           const int c = 0;
+          EACH {
+            const int r = x >> 1, column = x & 1;
+            const float t_52_x = (t_5[4 * c + x] * 0.18033688f);  // mul(t_51, 0.18033688011112042)   examples/paged.tile:4
+            guess[x] = t_52_x;
+          }
+          ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
+        }
+        float t_58[2]; ROWS t_58[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/paged.tile:5
+        float r_3[2]; ROWS r_3[r] = max_nan(t_58[r], -3.4028235e+38f);  // max(t_58, -3.4028234663852886e+38)   examples/paged.tile:5
+        float t_13_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_12)   examples/paged.tile:5
+#pragma unroll
+        for (int c = 0; c < 16; c++) {
+          float t_12_four[4];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_52_x_ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_51, 0.18033688011112042)   examples/paged.tile:4
+            const float t_6_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_52, r_3)   examples/paged.tile:5
+            const float t_12_x = exp2_(t_6_x);  // exp2(t_6)   examples/paged.tile:5
+            t_12_four[x] = t_12_x;
+            t_13_part[x] = t_13_part[x] + t_12_x;
+          }
+          t_35_packed[2 * c] = pack_f16(t_12_four[0], t_12_four[1]);
+          t_35_packed[2 * c + 1] = pack_f16(t_12_four[2], t_12_four[3]);
+        }
+        float t_13[2]; ROWS t_13[r] = t_13_part[2 * r] + t_13_part[2 * r + 1];
+        float m_5[2];
+        float l_6[2];
+        if (__builtin_expect(__all_sync(FULL, (t_13[0] <= 256.0f) & (t_13[1] <= 256.0f)), 1)) {
+          float l_5[2]; ROWS l_5[r] = (l[r] + t_13[r]);  // add(l_3, t_13)   examples/paged.tile:5
+          ROWS m_5[r] = m[r];
+          ROWS l_6[r] = l_5[r];
+        } else {
+          float t_53_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_52)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_53_part[x] = fmaxf(t_53_part[x], t_5[4 * c + x]);
+            }
+          }
+          float t_53[2]; ROWS t_53[r] = quad_max(fmaxf(t_53_part[2 * r], t_53_part[2 * r + 1])) * 0.18033688f;
+          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_53[r]);  // max(m_3, t_53)   examples/paged.tile:5
+          float t_54[2]; ROWS t_54[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   examples/paged.tile:5
+          float r_2[2]; ROWS r_2[r] = max_nan(t_54[r], -3.4028235e+38f);  // max(t_54, -3.4028234663852886e+38)   examples/paged.tile:5
+          float t_59[2]; ROWS t_59[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   examples/paged.tile:5
+          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_59[r]);  // exp2(t_59)   examples/paged.tile:5
+          float t_60[2]; ROWS t_60[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
+          float t_57_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_56)   examples/paged.tile:5
+#pragma unroll
+          for (int c = 0; c < 16; c++) {
+            float t_56_four[4];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_52_x__ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_51, 0.18033688011112042)   examples/paged.tile:4
+              const float t_55_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_52, r_2)   examples/paged.tile:5
+              const float t_56_x = exp2_(t_55_x);  // exp2(t_55)   examples/paged.tile:5
+              t_56_four[x] = t_56_x;
+              t_57_part[x] = t_57_part[x] + t_56_x;
+            }
+            t_35_packed[2 * c] = pack_f16(t_56_four[0], t_56_four[1]);
+            t_35_packed[2 * c + 1] = pack_f16(t_56_four[2], t_56_four[3]);
+          }
+          float t_57[2]; ROWS t_57[r] = t_57_part[2 * r] + t_57_part[2 * r + 1];
+          float l_4[2]; ROWS l_4[r] = (t_60[r] + t_57[r]);  // add(t_60, t_57)   examples/paged.tile:5
+          ROWS m_5[r] = m_4[r];
+          ROWS l_6[r] = l_4[r];
+        }
+        ROWS m[r] = m_5[r];
+        ROWS l[r] = l_6[r];
+      }
+      else {
+        begin_1 = 1;
+        const int window = start_1 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int rest = ((i64)P * MP) - stream_lane;
+        {
+          float guess_[4];
+          const int c = 0;
           u32 counting_[2];
-          ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+          ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
           EACH {
             const int r = x >> 1, column = x & 1;
             const float t_15_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
-            guess[x] = (t_15_x * 0.18033688f);
+            guess_[x] = (t_15_x * 0.18033688f);
           }
-          ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
+          ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
         }
         float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
         float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
         u32 counting__[2];
-        ROWS counting__[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+        ROWS counting__[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
 #pragma unroll
         for (int c = 0; c < 16; c++) {
           EACH {
@@ -505,25 +564,25 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
             t_5[4 * c + x] = t_15_x_;
           }
         }
-        float t_33_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   examples/paged.tile:5
+        float t_32_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_31)   examples/paged.tile:5
 #pragma unroll
         for (int c = 0; c < 16; c++) {
-          float t_32_four[4];
+          float t_31_four[4];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_31_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   examples/paged.tile:5
-            const float t_32_x = exp2_(t_31_x);  // exp2(t_31)   examples/paged.tile:5
-            t_32_four[x] = t_32_x;
-            t_33_part[x] = t_33_part[x] + t_32_x;
+            const float t_30_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   examples/paged.tile:5
+            const float t_31_x = exp2_(t_30_x);  // exp2(t_30)   examples/paged.tile:5
+            t_31_four[x] = t_31_x;
+            t_32_part[x] = t_32_part[x] + t_31_x;
           }
-          t_36_packed[2 * c] = pack_f16(t_32_four[0], t_32_four[1]);
-          t_36_packed[2 * c + 1] = pack_f16(t_32_four[2], t_32_four[3]);
+          t_35_packed[2 * c] = pack_f16(t_31_four[0], t_31_four[1]);
+          t_35_packed[2 * c + 1] = pack_f16(t_31_four[2], t_31_four[3]);
         }
-        float t_33[2]; ROWS t_33[r] = t_33_part[2 * r] + t_33_part[2 * r + 1];
+        float t_32[2]; ROWS t_32[r] = t_32_part[2 * r] + t_32_part[2 * r + 1];
         float m_6[2];
         float l_8[2];
-        if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
-          float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   examples/paged.tile:5
+        if (__builtin_expect(__all_sync(FULL, (t_32[0] <= 256.0f) & (t_32[1] <= 256.0f)), 1)) {
+          float l_7[2]; ROWS l_7[r] = (l[r] + t_32[r]);  // add(l_0, t_32)   examples/paged.tile:5
           ROWS m_6[r] = m[r];
           ROWS l_8[r] = l_7[r];
         } else {
@@ -553,8 +612,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
               t_17_four[x] = t_17_x;
               t_19_part[x] = t_19_part[x] + t_17_x;
             }
-            t_36_packed[2 * c] = pack_f16(t_17_four[0], t_17_four[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_17_four[2], t_17_four[3]);
+            t_35_packed[2 * c] = pack_f16(t_17_four[0], t_17_four[1]);
+            t_35_packed[2 * c + 1] = pack_f16(t_17_four[2], t_17_four[3]);
           }
           float t_19[2]; ROWS t_19[r] = t_19_part[2 * r] + t_19_part[2 * r + 1];
           float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   examples/paged.tile:5
@@ -564,76 +623,87 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
         ROWS m[r] = m_6[r];
         ROWS l[r] = l_8[r];
       }
-      else {
-        begin_0 = 1;
-        const int window = start_0 + (windows_0 - 1 - 0) * 128, stream_lane = window + 2 * (lane & 3);   // j
-        {
-          float guess_[4];
-          const int c = 0;
-          EACH {
-            const int r = x >> 1, column = x & 1;
-            const float t_58_x = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
-            guess_[x] = t_58_x;
-          }
-          ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
-        }
-        float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/paged.tile:5
-        float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   examples/paged.tile:5
-        float t_26_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   examples/paged.tile:5
+#pragma unroll 1
+      for (int n = begin_0; n < windows_0; n++) {
+        const int window = start_0 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
+        wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+        group_fence();
+        pin(t_5);
+        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
+        group_commit();
+        wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
+        group_fence();
+        pin(O_1);
+        pin(t_35_packed);
+        weights_by_columns_f16<8>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_28, v, over=j)
+        group_commit();
+        group_wait<1>();
+        pin(t_5);
+        if (lane == 0) arrive(shared + 213072 + 8 * k_ahead.stage);
+        k_ahead.step();
+        float t_58[2]; ROWS t_58[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/paged.tile:5
+        float r_3[2]; ROWS r_3[r] = max_nan(t_58[r], -3.4028235e+38f);  // max(t_58, -3.4028234663852886e+38)   examples/paged.tile:5
+        group_wait<0>();
+        pin(O_1);
+        pin(t_35_packed);
+        if (lane == 0) arrive(shared + 213168 + 8 * v_late.stage);
+        v_late.step();
+        float t_13_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_12)   examples/paged.tile:5
 #pragma unroll
         for (int c = 0; c < 16; c++) {
-          float t_13_four[4];
+          float t_12_four_[4];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_58_x_ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
-            const float t_12_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   examples/paged.tile:5
-            const float t_13_x = exp2_(t_12_x);  // exp2(t_12)   examples/paged.tile:5
-            t_13_four[x] = t_13_x;
-            t_26_part[x] = t_26_part[x] + t_13_x;
+            const float t_52_x___ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_51, 0.18033688011112042)   examples/paged.tile:4
+            const float t_6_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_52, r_3)   examples/paged.tile:5
+            const float t_12_x_ = exp2_(t_6_x_);  // exp2(t_6)   examples/paged.tile:5
+            t_12_four_[x] = t_12_x_;
+            t_13_part_[x] = t_13_part_[x] + t_12_x_;
           }
-          t_36_packed[2 * c] = pack_f16(t_13_four[0], t_13_four[1]);
-          t_36_packed[2 * c + 1] = pack_f16(t_13_four[2], t_13_four[3]);
+          t_35_packed[2 * c] = pack_f16(t_12_four_[0], t_12_four_[1]);
+          t_35_packed[2 * c + 1] = pack_f16(t_12_four_[2], t_12_four_[3]);
         }
-        float t_26[2]; ROWS t_26[r] = t_26_part[2 * r] + t_26_part[2 * r + 1];
+        float t_13[2]; ROWS t_13[r] = t_13_part_[2 * r] + t_13_part_[2 * r + 1];
         float m_5[2];
         float l_6[2];
-        if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
-          float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   examples/paged.tile:5
+        if (__builtin_expect(__all_sync(FULL, (t_13[0] <= 256.0f) & (t_13[1] <= 256.0f)), 1)) {
+          float l_5[2]; ROWS l_5[r] = (l[r] + t_13[r]);  // add(l_3, t_13)   examples/paged.tile:5
           ROWS m_5[r] = m[r];
           ROWS l_6[r] = l_5[r];
         } else {
-          float t_59_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   examples/paged.tile:5
+          float t_53_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_52)   examples/paged.tile:5
 #pragma unroll
           for (int c = 0; c < 16; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              t_59_part[x] = fmaxf(t_59_part[x], t_5[4 * c + x]);
+              t_53_part_[x] = fmaxf(t_53_part_[x], t_5[4 * c + x]);
             }
           }
-          float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part[2 * r], t_59_part[2 * r + 1])) * 0.18033688f;
-          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   examples/paged.tile:5
-          float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   examples/paged.tile:5
-          float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   examples/paged.tile:5
-          float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   examples/paged.tile:5
-          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   examples/paged.tile:5
-          float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
-          float t_63_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   examples/paged.tile:5
+          float t_53[2]; ROWS t_53[r] = quad_max(fmaxf(t_53_part_[2 * r], t_53_part_[2 * r + 1])) * 0.18033688f;
+          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_53[r]);  // max(m_3, t_53)   examples/paged.tile:5
+          float t_54[2]; ROWS t_54[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   examples/paged.tile:5
+          float r_2[2]; ROWS r_2[r] = max_nan(t_54[r], -3.4028235e+38f);  // max(t_54, -3.4028234663852886e+38)   examples/paged.tile:5
+          float t_59[2]; ROWS t_59[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   examples/paged.tile:5
+          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_59[r]);  // exp2(t_59)   examples/paged.tile:5
+          float t_60[2]; ROWS t_60[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
+          float t_57_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_56)   examples/paged.tile:5
 #pragma unroll
           for (int c = 0; c < 16; c++) {
-            float t_62_four[4];
+            float t_56_four_[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_58_x__ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
-              const float t_61_x = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   examples/paged.tile:5
-              const float t_62_x = exp2_(t_61_x);  // exp2(t_61)   examples/paged.tile:5
-              t_62_four[x] = t_62_x;
-              t_63_part[x] = t_63_part[x] + t_62_x;
+              const float t_52_x____ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_51, 0.18033688011112042)   examples/paged.tile:4
+              const float t_55_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_52, r_2)   examples/paged.tile:5
+              const float t_56_x_ = exp2_(t_55_x_);  // exp2(t_55)   examples/paged.tile:5
+              t_56_four_[x] = t_56_x_;
+              t_57_part_[x] = t_57_part_[x] + t_56_x_;
             }
-            t_36_packed[2 * c] = pack_f16(t_62_four[0], t_62_four[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_62_four[2], t_62_four[3]);
+            t_35_packed[2 * c] = pack_f16(t_56_four_[0], t_56_four_[1]);
+            t_35_packed[2 * c + 1] = pack_f16(t_56_four_[2], t_56_four_[3]);
           }
-          float t_63[2]; ROWS t_63[r] = t_63_part[2 * r] + t_63_part[2 * r + 1];
-          float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   examples/paged.tile:5
+          float t_57[2]; ROWS t_57[r] = t_57_part_[2 * r] + t_57_part_[2 * r + 1];
+          float l_4[2]; ROWS l_4[r] = (t_60[r] + t_57[r]);  // add(t_60, t_57)   examples/paged.tile:5
+          scale(O_1, alpha_1);  // mul(O_1_1, alpha_1)   examples/paged.tile:6
           ROWS m_5[r] = m_4[r];
           ROWS l_6[r] = l_4[r];
         }
@@ -642,29 +712,27 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
       }
 #pragma unroll 1
       for (int n = begin_1; n < windows_1; n++) {
-        const int window = start_1 + (windows_1 - 1 - n) * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int window = start_1 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
         const int rest = ((i64)P * MP) - stream_lane;
-        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
-        named_sync(1 + w, 256);
+        wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
         group_fence();
         pin(t_5);
-        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
         group_commit();
-        wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
+        wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
         group_fence();
         pin(O_1);
-        pin(t_36_packed);
-        weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
+        pin(t_35_packed);
+        weights_by_columns_f16<8>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_28, v, over=j)
         group_commit();
-        named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
         group_wait<1>();
         pin(t_5);
-        if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
+        if (lane == 0) arrive(shared + 213072 + 8 * k_ahead.stage);
         k_ahead.step();
         float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
         float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
         u32 counting___[2];
-        ROWS counting___[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9[r]) - stream_lane), rest - 1));
+        ROWS counting___[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
 #pragma unroll
         for (int c = 0; c < 16; c++) {
           EACH {
@@ -675,28 +743,28 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
         }
         group_wait<0>();
         pin(O_1);
-        pin(t_36_packed);
-        if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
+        pin(t_35_packed);
+        if (lane == 0) arrive(shared + 213168 + 8 * v_late.stage);
         v_late.step();
-        float t_33_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_32)   examples/paged.tile:5
+        float t_32_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_31)   examples/paged.tile:5
 #pragma unroll
         for (int c = 0; c < 16; c++) {
-          float t_32_four_[4];
+          float t_31_four_[4];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_31_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   examples/paged.tile:5
-            const float t_32_x_ = exp2_(t_31_x_);  // exp2(t_31)   examples/paged.tile:5
-            t_32_four_[x] = t_32_x_;
-            t_33_part_[x] = t_33_part_[x] + t_32_x_;
+            const float t_30_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   examples/paged.tile:5
+            const float t_31_x_ = exp2_(t_30_x_);  // exp2(t_30)   examples/paged.tile:5
+            t_31_four_[x] = t_31_x_;
+            t_32_part_[x] = t_32_part_[x] + t_31_x_;
           }
-          t_36_packed[2 * c] = pack_f16(t_32_four_[0], t_32_four_[1]);
-          t_36_packed[2 * c + 1] = pack_f16(t_32_four_[2], t_32_four_[3]);
+          t_35_packed[2 * c] = pack_f16(t_31_four_[0], t_31_four_[1]);
+          t_35_packed[2 * c + 1] = pack_f16(t_31_four_[2], t_31_four_[3]);
         }
-        float t_33[2]; ROWS t_33[r] = t_33_part_[2 * r] + t_33_part_[2 * r + 1];
+        float t_32[2]; ROWS t_32[r] = t_32_part_[2 * r] + t_32_part_[2 * r + 1];
         float m_6[2];
         float l_8[2];
-        if (__builtin_expect(__all_sync(FULL, (t_33[0] <= 256.0f) & (t_33[1] <= 256.0f)), 1)) {
-          float l_7[2]; ROWS l_7[r] = (l[r] + t_33[r]);  // add(l_0, t_33)   examples/paged.tile:5
+        if (__builtin_expect(__all_sync(FULL, (t_32[0] <= 256.0f) & (t_32[1] <= 256.0f)), 1)) {
+          float l_7[2]; ROWS l_7[r] = (l[r] + t_32[r]);  // add(l_0, t_32)   examples/paged.tile:5
           ROWS m_6[r] = m[r];
           ROWS l_8[r] = l_7[r];
         } else {
@@ -726,8 +794,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
               t_17_four_[x] = t_17_x_;
               t_19_part_[x] = t_19_part_[x] + t_17_x_;
             }
-            t_36_packed[2 * c] = pack_f16(t_17_four_[0], t_17_four_[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_17_four_[2], t_17_four_[3]);
+            t_35_packed[2 * c] = pack_f16(t_17_four_[0], t_17_four_[1]);
+            t_35_packed[2 * c + 1] = pack_f16(t_17_four_[2], t_17_four_[3]);
           }
           float t_19[2]; ROWS t_19[r] = t_19_part_[2 * r] + t_19_part_[2 * r + 1];
           float l_1[2]; ROWS l_1[r] = (t_22[r] + t_19[r]);  // add(t_22, t_19)   examples/paged.tile:5
@@ -738,175 +806,86 @@ extern "C" __global__ void __launch_bounds__(384, 1) paged(
         ROWS m[r] = m_6[r];
         ROWS l[r] = l_8[r];
       }
-#pragma unroll 1
-      for (int n = begin_0; n < windows_0; n++) {
-        const int window = start_0 + (windows_0 - 1 - n) * 128, stream_lane = window + 2 * (lane & 3);   // j
-        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
-        named_sync(1 + w, 256);
-        group_fence();
-        pin(t_5);
-        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
-        group_commit();
-        wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
-        group_fence();
-        pin(O_1);
-        pin(t_36_packed);
-        weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
-        group_commit();
-        named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
-        group_wait<1>();
-        pin(t_5);
-        if (lane == 0) arrive(shared + 114768 + 8 * k_ahead.stage);
-        k_ahead.step();
-        float t_64[2]; ROWS t_64[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/paged.tile:5
-        float r_3[2]; ROWS r_3[r] = max_nan(t_64[r], -3.4028235e+38f);  // max(t_64, -3.4028234663852886e+38)   examples/paged.tile:5
-        group_wait<0>();
-        pin(O_1);
-        pin(t_36_packed);
-        if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
-        v_late.step();
-        float t_26_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_13)   examples/paged.tile:5
-#pragma unroll
-        for (int c = 0; c < 16; c++) {
-          float t_13_four_[4];
-          EACH {
-            const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_58_x___ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
-            const float t_12_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_58, r_3)   examples/paged.tile:5
-            const float t_13_x_ = exp2_(t_12_x_);  // exp2(t_12)   examples/paged.tile:5
-            t_13_four_[x] = t_13_x_;
-            t_26_part_[x] = t_26_part_[x] + t_13_x_;
-          }
-          t_36_packed[2 * c] = pack_f16(t_13_four_[0], t_13_four_[1]);
-          t_36_packed[2 * c + 1] = pack_f16(t_13_four_[2], t_13_four_[3]);
-        }
-        float t_26[2]; ROWS t_26[r] = t_26_part_[2 * r] + t_26_part_[2 * r + 1];
-        float m_5[2];
-        float l_6[2];
-        if (__builtin_expect(__all_sync(FULL, (t_26[0] <= 256.0f) & (t_26[1] <= 256.0f)), 1)) {
-          float l_5[2]; ROWS l_5[r] = (l[r] + t_26[r]);  // add(l_3, t_26)   examples/paged.tile:5
-          ROWS m_5[r] = m[r];
-          ROWS l_6[r] = l_5[r];
-        } else {
-          float t_59_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_58)   examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              t_59_part_[x] = fmaxf(t_59_part_[x], t_5[4 * c + x]);
-            }
-          }
-          float t_59[2]; ROWS t_59[r] = quad_max(fmaxf(t_59_part_[2 * r], t_59_part_[2 * r + 1])) * 0.18033688f;
-          float m_4[2]; ROWS m_4[r] = max_nan(m[r], t_59[r]);  // max(m_3, t_59)   examples/paged.tile:5
-          float t_60[2]; ROWS t_60[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   examples/paged.tile:5
-          float r_2[2]; ROWS r_2[r] = max_nan(t_60[r], -3.4028235e+38f);  // max(t_60, -3.4028234663852886e+38)   examples/paged.tile:5
-          float t_65[2]; ROWS t_65[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   examples/paged.tile:5
-          float alpha_1[2]; ROWS alpha_1[r] = exp2_(t_65[r]);  // exp2(t_65)   examples/paged.tile:5
-          float t_66[2]; ROWS t_66[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
-          float t_63_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_62)   examples/paged.tile:5
-#pragma unroll
-          for (int c = 0; c < 16; c++) {
-            float t_62_four_[4];
-            EACH {
-              const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_58_x____ = (t_5[4 * c + x] * 0.18033688f);  // mul(t_57, 0.18033688011112042)   examples/paged.tile:4
-              const float t_61_x_ = fmaf(t_5[4 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_58, r_2)   examples/paged.tile:5
-              const float t_62_x_ = exp2_(t_61_x_);  // exp2(t_61)   examples/paged.tile:5
-              t_62_four_[x] = t_62_x_;
-              t_63_part_[x] = t_63_part_[x] + t_62_x_;
-            }
-            t_36_packed[2 * c] = pack_f16(t_62_four_[0], t_62_four_[1]);
-            t_36_packed[2 * c + 1] = pack_f16(t_62_four_[2], t_62_four_[3]);
-          }
-          float t_63[2]; ROWS t_63[r] = t_63_part_[2 * r] + t_63_part_[2 * r + 1];
-          float l_4[2]; ROWS l_4[r] = (t_66[r] + t_63[r]);  // add(t_66, t_63)   examples/paged.tile:5
-          scale(O_1, alpha_1);  // mul(O_1_1, alpha_1)   examples/paged.tile:6
-          ROWS m_5[r] = m_4[r];
-          ROWS l_6[r] = l_4[r];
-        }
-        ROWS m[r] = m_5[r];
-        ROWS l[r] = l_6[r];
-      }
-      if (lane == 0) arrive(shared + 114720 + 8 * ((turn & 1) * 2 + w));
+      if (lane == 0) arrive(shared + 213008 + 8 * ((turn & 1) * 1 + w));
       turn++;
-      wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-      const int next_origin = __shfl_sync(FULL, shared_get(shared + 114848 + 28 * (turn & 1)), 0);
-      wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
+      wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
+      const int next_origin = __shfl_sync(FULL, shared_get(shared + 213248 + 28 * (turn & 1)), 0);
+      wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
       if (next_origin >= 0) {
-        wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
-        wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
+        wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
+        wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
       }
-      named_sync(1 + w, 256);
       group_fence();
       pin(O_1);
-      pin(t_36_packed);
-      weights_by_columns_f16<8>(O_1, t_36_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_29, v, over=j)
+      pin(t_35_packed);
+      weights_by_columns_f16<8>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 1024));   // O_1 += contract(t_28, v, over=j)
       group_commit();
       group_fence();
       pin(t_5);
-      rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_57 = contract(q, k, over=d)
+      rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
       group_commit();
-      named_arrive(1 + (w + 1 == 2 ? 0 : w + 1), 256);
       group_wait<1>();
       pin(O_1);
-      pin(t_36_packed);
-      if (lane == 0) arrive(shared + 114800 + 8 * v_late.stage);
+      pin(t_35_packed);
+      if (lane == 0) arrive(shared + 213168 + 8 * v_late.stage);
       v_late.step();
       float l_total[2]; ROWS l_total[r] = quad_sum(l[r]);
       {
         u32 probe_ = 0;
         float inverse_l_total[2]; ROWS inverse_l_total[r] = reciprocal(l_total[r]);
-        if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory
-        named_sync(8 + w, 128);
-        const u32 out_place = shared + 98304 + w * 8192, out_row = warp * 16 + (lane & 15);
-        const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);
+        const int out_column = 8 * (lane & 3);
+        u16* out_row[2]; ROWS out_row[r] = O + ((i64)b * O_stride0 + (i64)row_i[r] * O_stride1 + (i64)i * O_stride2 + (i64)0 * O_stride3) + out_column;
+        bool out_here[2]; ROWS out_here[r] = row_i[r] < least<int>(8, origin + 4);
         if (__all_sync(FULL, regular(l_total[0]) & regular(l_total[1]))) {
 #pragma unroll
-          for (int b16 = 0; b16 < 4; b16++) {
-            float four[2][4];
+          for (int b32 = 0; b32 < 2; b32++) {
+            float four[4][4];
 #pragma unroll
-            for (int b8 = 0; b8 < 2; b8++) EACH {
-              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
+            for (int b8 = 0; b8 < 4; b8++) EACH {
+              const int c = 4 * b32 + b8, r = x >> 1, column = 8 * c + (x & 1);
               const float t_25_x = (O_1[4 * c + x] * inverse_l_total[r]);  // div(O_1, l)   examples/paged.tile:6
               four[b8][x] = t_25_x;
             }
             probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
-            store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
+            probe_ = watch(probe_, pack_bf16(four[2][0], four[2][1]), pack_bf16(four[2][2], four[2][3]), pack_bf16(four[3][0], four[3][1]), pack_bf16(four[3][2], four[3][3]));
+            ROWS {
+              u32 part[4] = {pack_f16(four[0][2 * r], four[0][2 * r + 1]), pack_f16(four[1][2 * r], four[1][2 * r + 1]), pack_f16(four[2][2 * r], four[2][2 * r + 1]), pack_f16(four[3][2 * r], four[3][2 * r + 1])};
+              gather_row(part);
+              store_if(out_here[r], out_row[r] + 32 * b32, part);  // store(b, h, i, e, t_25)   examples/paged.tile:2
+            }
           }
         }
         else {
 #pragma unroll
-          for (int b16 = 0; b16 < 4; b16++) {
-            float four[2][4];
+          for (int b32 = 0; b32 < 2; b32++) {
+            float four[4][4];
 #pragma unroll
-            for (int b8 = 0; b8 < 2; b8++) EACH {
-              const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
+            for (int b8 = 0; b8 < 4; b8++) EACH {
+              const int c = 4 * b32 + b8, r = x >> 1, column = 8 * c + (x & 1);
               const float t_25_x_ = divide(O_1[4 * c + x], l_total[r]);  // div(O_1, l)   examples/paged.tile:6
               four[b8][x] = t_25_x_;
             }
             probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]));
-            store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
+            probe_ = watch(probe_, pack_bf16(four[2][0], four[2][1]), pack_bf16(four[2][2], four[2][3]), pack_bf16(four[3][0], four[3][1]), pack_bf16(four[3][2], four[3][3]));
+            ROWS {
+              u32 part[4] = {pack_f16(four[0][2 * r], four[0][2 * r + 1]), pack_f16(four[1][2 * r], four[1][2 * r + 1]), pack_f16(four[2][2 * r], four[2][2 * r + 1]), pack_f16(four[3][2 * r], four[3][2 * r + 1])};
+              gather_row(part);
+              store_if(out_here[r], out_row[r] + 32 * b32, part);  // store(b, h, i, e, t_25)   examples/paged.tile:2
+            }
           }
         }
         if (probe_ & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent
-        written_for_copies();
-        named_sync(8 + w, 128);
-        if ((threadIdx.x & 127) == 0) {
-          copy_out(&O_map, out_place, 0, origin + w * 64, 0, (int)b, (int)h);  // store(b, h, i, e, t_25)   examples/paged.tile:2
-          copy_commit();
-        }
       }
       origin = next_origin;
-      b = __shfl_sync(FULL, shared_get(shared + 114852 + 28 * (turn & 1)), 0);
-      h = __shfl_sync(FULL, shared_get(shared + 114856 + 28 * (turn & 1)), 0);
-      start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 28 * (turn & 1)), 0);
-      windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 28 * (turn & 1)), 0);
-      start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 28 * (turn & 1)), 0);
-      windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 28 * (turn & 1)), 0);
-      if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
+      b = __shfl_sync(FULL, shared_get(shared + 213252 + 28 * (turn & 1)), 0);
+      i = __shfl_sync(FULL, shared_get(shared + 213256 + 28 * (turn & 1)), 0);
+      start_0 = __shfl_sync(FULL, shared_get(shared + 213260 + 28 * (turn & 1)), 0);
+      windows_0 = __shfl_sync(FULL, shared_get(shared + 213264 + 28 * (turn & 1)), 0);
+      start_1 = __shfl_sync(FULL, shared_get(shared + 213268 + 28 * (turn & 1)), 0);
+      windows_1 = __shfl_sync(FULL, shared_get(shared + 213272 + 28 * (turn & 1)), 0);
+      if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
     }
     group_wait<0>();
     pin(t_5);
-    if ((threadIdx.x & 127) == 0) copy_finish();
   }
 }

@@ -294,7 +294,7 @@ BROKEN: dict[str, Callable[[Any], bool]] = {
 
 @pytest.mark.parametrize("mistake", BROKEN)
 def test_mistakes_in_a_plan_are_noticed(mistake: str) -> None:
-    sizes = {"B": 1, "H": 3, "M": 64, "N": 256, "D": 16, "E": 16}
+    sizes = {"B": 1, "H": 3, "M": 65, "N": 256, "D": 16, "E": 16}
     kernel, arrays = prepared("naive", "bf16", sizes)
     _, sources = running.tiles(kernel, "bf16", sizes, columns=16)
     plan = sources[0].plan
@@ -303,7 +303,7 @@ def test_mistakes_in_a_plan_are_noticed(mistake: str) -> None:
         plan, begin=without(mistaken, plan.begin), steps=without(mistaken, plan.steps)
     )
     assert broken != plan
-    memory = {**arrays, "O": np.zeros((1, 3, 64, 16), arrays["V"].dtype)}
+    memory = {**arrays, "O": np.zeros((1, 3, 65, 16), arrays["V"].dtype)}
     for seed in range(20):
         try:
             emulator.run(emit(broken), memory, sizes, processors=1, seed=seed + 1)
