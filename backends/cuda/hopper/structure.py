@@ -38,6 +38,9 @@ from tilec.ir import (
 )
 from tilec.scalar import Scalar
 
+DIVISIONS = 4
+"""The divisions of integers for each score that are still compiled in seconds."""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -261,6 +264,7 @@ class _Recogniser:
             ]
             if not same:
                 raise Refused("its loops contract different tiles")
+        self.check_size(blocks)
         epilogue = self.grid.body[last + 1 :]
         self.check_epilogue(epilogue, known)
         kept = self.kept(prologue, blocks, epilogue)
@@ -492,6 +496,21 @@ class _Recogniser:
                 raise Refused(f"{op.result.name} is a {op.fn} in {op.result.type.dtype}")
             if not stream and not (op.fn == "all" and op.over == (self.row,)):
                 raise Refused(f"it takes the {op.fn} over {', '.join(op.over)}")
+
+    def check_size(self, blocks: tuple[Block, ...]) -> None:
+        """The middle of a block is written out for each element of a fragment, a division of integers as many lines."""
+        for b in blocks:
+            divisions = sum(
+                isinstance(op, Map)
+                and op.fn in ("floordiv", "mod")
+                and self.stream in op.result.type.axes
+                and not isinstance(op.args[1], int)
+                for op in walk(b.middle)
+            )
+            if divisions > DIVISIONS:
+                raise Refused(
+                    f"a score takes {divisions} divisions along {self.stream}; written out that is too long"
+                )
 
     def check_over_rows(self, op: Reduce) -> None:
         """A summary of a tile's rows, which tests of windows look at."""
