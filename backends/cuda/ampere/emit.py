@@ -51,7 +51,7 @@ class _Kernel(Loading):
         self.set_up()
         self.tile()
         parameters = self.parameters()
-        name = self.names.of(self.kernel.name)
+        name = self.names.of(self.s.name)
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {c}")
         head.add(header(c.held))

@@ -59,7 +59,7 @@ class _Kernel(Loading):
         with body.block("else"):
             self.compute_role()
         parameters = self.parameters()
-        name = self.names.of(self.kernel.name)
+        name = self.names.of(self.s.name)
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))

@@ -117,6 +117,12 @@ class Structure:
     precise: bool = False
 
     @property
+    def name(self) -> str:
+        """The name of its kernel, one for each grid."""
+        grids = (op for op in self.kernel.body if isinstance(op, Grid))
+        return f"{self.kernel.name}_{next(n for n, op in enumerate(grids) if op is self.grid)}"
+
+    @property
     def results(self) -> tuple[str, ...]:
         """The carried values after the last loop."""
         return tuple(v.name for v in self.loops[-1].results)
