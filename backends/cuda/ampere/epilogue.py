@@ -68,12 +68,10 @@ class Leaving(Epilogue):
         out, name = self.out, self.names.of(op.tensor)
         limit = self.scope.extent(self.s.row).text
         out.add("#pragma unroll")
-        with out.block("for (int half = 0; half < 2; half++) EACH"):
-            out.add(
-                "const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);"
-            )
+        with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
+            out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
             out.add(
                 f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = "
-                f"(u16)pack_{dtype}(four[half][x], 0.f);{self.scope.comment(op)}"
+                f"(u16)pack_{dtype}(four[b8][x], 0.f);{self.scope.comment(op)}"
             )

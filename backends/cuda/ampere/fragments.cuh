@@ -26,14 +26,15 @@ template<int HELD> DEVICE void rows_of(u32 (&x)[HELD / 2][4], u32 a, u32 corner,
 #pragma unroll
   for (int m = 0; m < HELD / 2; m++) matrices(x[m], a + (corner ^ WITHIN(k)) + COLUMNS_16(k, rows) + ROWS_16(m));
 }
-// d = a · bᵀ (or d += …, where ADD) over STEPS times 16 columns
-template<class T, int STEPS, int SLAB_A, int SLAB_B, int HELD, bool ADD, int N> DEVICE void rows_by_rows(float (&d)[N], u32 a, u32 corner, u32 b, u32 turned) {
+// d = a · bᵀ (or d += …, where ADD) over STEPS times 16 columns; ROLLED: as a loop, which takes few registers and little code
+template<class T, int STEPS, int SLAB_A, int SLAB_B, int HELD, bool ADD, bool ROLLED, int N> DEVICE void rows_by_rows(float (&d)[N], u32 a, u32 corner, u32 b, u32 turned) {
   corner = again(corner), turned = again(turned);
-#pragma unroll
+  if (ROLLED && !ADD) clear(d);
+#pragma unroll (ROLLED ? 1 : STEPS)
   for (int k = 0; k < STEPS; k++) {
     u32 x[HELD / 2][4];
     rows_of<HELD>(x, a, corner, SLAB_A, k);
-    if (k == 0 && !ADD) row_step<T, SLAB_B, HELD, true>(d, x, b, turned, k);
+    if (!ROLLED && k == 0 && !ADD) row_step<T, SLAB_B, HELD, true>(d, x, b, turned, k);
     else row_step<T, SLAB_B, HELD, false>(d, x, b, turned, k);
   }
 }
@@ -71,19 +72,32 @@ template<class T, int SLAB, int HELD, int N, int M> DEVICE void weights_by_colum
 // ---- tiles from global memory: 8 threads per row and slab. `from`: this thread's piece of its first row; `step`: from a row to
 // the next, in elements; `left`: the rows that the tensor has from there on. What lies beyond is 0, up to a multiple of 16 columns.
 
-template<int SLAB, int WIDTH, int THREADS, bool WHOLE> DEVICE void copy_rows(u32 to, const u16* from, int step, int left) {
-  step = again(step);
+template<int WIDTH> DEVICE bool piece_is_there(int piece) { return WIDTH % 64 == 0 || piece < (WIDTH + 15) / 16 * 2; }
+template<int SLAB, int WIDTH, int THREADS> DEVICE void copy_rows(u32 to, const u16* from, int step) {
+  constexpr int full = WIDTH / 8;
   const int piece = threadIdx.x & 7, first = threadIdx.x >> 3;
+  step = again(step);
 #pragma unroll
   for (int row = 0; row < SLAB; row += THREADS / 8) {
 #pragma unroll
     for (int slab = 0; slab * 64 < WIDTH; slab++) {
-      constexpr int pieces = (WIDTH + 15) / 16 * 2, full = WIDTH / 8;
-      if ((SLAB % (THREADS / 8) == 0 || row + first < SLAB) && (pieces >= 8 * (slab + 1) || 8 * slab + piece < pieces)) {
-        const u32 place = to + (slab * SLAB + row) * 128;
+      if ((SLAB % (THREADS / 8) == 0 || row + first < SLAB) && (full >= 8 * (slab + 1) || piece_is_there<WIDTH>(8 * slab + piece))) {
         const u16* source = from + (i64)row * step + slab * 64;
-        const bool there = full >= 8 * (slab + 1) || full == pieces || 8 * slab + piece < full;
-        if (WHOLE && full == pieces) copy_16(place, source); else copy_16(place, source, there && (WHOLE || row < left));
+        const u32 place = to + (slab * SLAB + row) * 128;
+        if (WIDTH % 16 == 0 || full >= 8 * (slab + 1)) copy_16(place, source); else copy_16(place, source, 8 * slab + piece < full);
+      }
+    }
+  }
+}
+// the last rows of a tensor, and zeros
+template<int SLAB, int WIDTH, int THREADS> DEVICE void copy_some_rows(u32 to, const u16* from, int step, int left) {
+  const int piece = threadIdx.x & 7, first = threadIdx.x >> 3;
+#pragma unroll 1
+  for (int row = 0; row + first < SLAB; row += THREADS / 8) {
+#pragma unroll
+    for (int slab = 0; slab * 64 < WIDTH; slab++) {
+      if (piece_is_there<WIDTH>(8 * slab + piece)) {
+        copy_16(to + (slab * SLAB + row) * 128, from + (i64)row * step + slab * 64, row < left && 8 * slab + piece < WIDTH / 8);
       }
     }
   }

@@ -26,6 +26,9 @@ WIDEST = 256
 RESERVE = 20
 """Registers for addresses, row values and what is under way, at least."""
 
+COMFORT = 84
+"""Registers beside those for tiles with which nothing needs to be saved."""
+
 
 @dataclass(frozen=True)
 class Room:
@@ -53,6 +56,12 @@ class Plan:
         """Whether the late tiles of a window are copied after its early ones: with a single stage."""
         return self.schedule.stages == 1
 
+    @property
+    def tight(self) -> bool:
+        """Whether what is easily computed again is not kept in registers."""
+        need = fragment_registers(self.structure, self.schedule)
+        return need + COMFORT > self.schedule.registers
+
 
 def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     """The plan of a grid under a schedule, with at most `limit` bytes of shared memory. Raises Refused where none fits."""
@@ -79,6 +88,8 @@ def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     early, late = _rings(s)
     if schedule.stages == 1 and len(early) + len(late) > len(s.rings):
         raise Refused("a tile is used in both products: that needs two stages")
+    if s.chosen and schedule.stages > 2:
+        raise Refused("data decides which windows count: that takes one or two stages")
     rooms = _memory(s, schedule)
     shared = max(r.offset + r.bytes * r.count for r in rooms.values())
     if shared > limit:

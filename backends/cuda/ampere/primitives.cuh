@@ -8,6 +8,9 @@ DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(
 // the same number; what is computed from it is computed again, and takes no registers meanwhile
 template<class T> DEVICE T again(T x) { asm volatile("" : "+r"(x)); return x; }
 
+// a thread's number in its warp, from where the compiler does not know it
+DEVICE int lane_number() { int x; asm volatile("mov.u32 %0, %%laneid;" : "=r"(x)); return x; }
+
 // 16 bytes from global to shared memory, or zeros; a group is what is copied between two commits
 DEVICE void copy_16(u32 to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
