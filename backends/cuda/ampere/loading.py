@@ -58,7 +58,7 @@ class Loading(Places):
                 out.add(f"else copy_some_rows<{shape}>(to, from, {step}, left - row);")
 
     def thread(self, t: Tile) -> str:
-        """This thread's number; where registers are dear, from elsewhere for late tiles, so that nothing is kept for them."""
+        """This thread's number; where registers are dear, from elsewhere for late tiles: nothing is kept for them."""
         other = self.plan.tight and self.plan.split and t in self.plan.late
         return "warp * 32 + lane_number()" if other else "THREAD"
 

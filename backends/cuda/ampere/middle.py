@@ -90,15 +90,16 @@ class Straight(BlockEmitter):
             if factor is not None:
                 self.factors[name] = factor
         if few:
-            self.cut = frozenset()
+            self.cut = frozenset[str]()
 
-    def _packs(self) -> dict[str, list[tuple[str, str]]]:
-        out: dict[str, list[tuple[str, str]]] = {}
-        names = list(dict.fromkeys(t.x for t in self.outer.tails))
-        arrays = dict(zip(names, self.registers.weights, strict=True))
+    def _packs(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
+        out: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        n, known = self.structure.weight_parts, dict[str, int]()
         for t, there in zip(self.outer.tails, self.block.tails, strict=True):
-            if t.x in arrays:
-                self._pack(there.x, arrays.pop(t.x), t.value.dtype, out)
+            if t.x not in known:
+                k = known[t.x] = len(known)
+                parts = self.registers.weights[n * k : n * k + n]
+                self._pack(there.x, parts, t.value.dtype, out)
         return out
 
     def _needed(self) -> set[str]:

@@ -3,6 +3,8 @@
 
 struct uint4 { u32 x, y, z, w; };
 template<class T> inline T again(T x) { return x; }
+#define THREAD threadIdx.x
+inline int lane_number() { return threadIdx.x % 32; }
 
 struct Piece { u32 to; const void* from; bool some; };
 inline std::map<int, std::deque<std::vector<Piece>>> pieces;   // by thread, by group; the last group is open
