@@ -69,14 +69,14 @@ SHAPES: tuple[tuple[int, tuple[Mapping[str, Any], ...]], ...] = (
     (64, ({"query": "registers"}, {})),
     (128, ({},)),
 )
-"""By width: how the rows lie over the warps, tried before `SMALLER`."""
+"""By width: how the rows lie over the warps where tiles fit so."""
 SMALLER: tuple[Mapping[str, Any], ...] = (
     {"height": 16},
     {"height": 16, "warps": 8, "blocks": 1},
     {"height": 16, "blocks": 1},
     {"height": 16, "warps": 2, "blocks": 1},
 )
-COLUMNS = (64, 48, 32, 16)
+COLUMNS = (64, 48, 32)
 
 
 def defaults(s: Structure, arch: str) -> Iterator[Schedule]:
@@ -86,13 +86,17 @@ def defaults(s: Structure, arch: str) -> Iterator[Schedule]:
         access="narrow" if any(t.width % 8 for t in (*s.queries, *s.rings)) else "wide",
     )
     width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
-    shapes = next((x for most, x in SHAPES if width <= most), ())
-    for shape in (*shapes, *SMALLER):
-        for columns in COLUMNS if s.loops[0].tile is not None else (s.columns,):
-            stages = (replace(base, **shape, columns=columns, stages=n) for n in (2, 1))
-            found = next((x for x in stages if fits(s, x, arch)), None)
-            if found is not None:
-                yield found
+    first = next((x for most, x in SHAPES if width <= most), ())
+    tried = [(n, shape) for n in COLUMNS for shape in first]
+    tried += [(n, shape) for shape in SMALLER for n in COLUMNS]
+    tried += [(16, shape) for shape in SMALLER]
+    if s.loops[0].tile is None:
+        tried = [(s.columns, shape) for shape in (*first, *SMALLER)]
+    for columns, shape in tried:
+        stages = (replace(base, **shape, columns=columns, stages=n) for n in (2, 1))
+        found = next((x for x in stages if fits(s, x, arch)), None)
+        if found is not None:
+            yield found
 
 
 def fits(s: Structure, schedule: Schedule, arch: str) -> bool:

@@ -72,6 +72,8 @@ template<class T, int SLAB, int HELD, int N, int M> DEVICE void weights_by_colum
 // ---- tiles from global memory: 8 threads per row and slab. `from`: this thread's piece of its first row; `step`: from a row to
 // the next, in elements; `left`: the rows that the tensor has from there on. What lies beyond is 0, up to a multiple of 16 columns.
 
+// `to`: this thread's piece of its first row; `row`: how many rows further
+template<int SLAB> DEVICE u32 place_of(u32 to, int slab, int row) { return (to + (slab * SLAB + row) * 128) ^ ((row & 7) << 4); }
 template<int WIDTH> DEVICE bool piece_is_there(int piece) { return WIDTH % 64 == 0 || piece < (WIDTH + 15) / 16 * 2; }
 template<int SLAB, int WIDTH, int THREADS> DEVICE void copy_rows(u32 to, const u16* from, int step) {
   constexpr int full = WIDTH / 8;
@@ -83,7 +85,7 @@ template<int SLAB, int WIDTH, int THREADS> DEVICE void copy_rows(u32 to, const u
     for (int slab = 0; slab * 64 < WIDTH; slab++) {
       if ((SLAB % (THREADS / 8) == 0 || row + first < SLAB) && (full >= 8 * (slab + 1) || piece_is_there<WIDTH>(8 * slab + piece))) {
         const u16* source = from + (i64)row * step + slab * 64;
-        const u32 place = to + (slab * SLAB + row) * 128;
+        const u32 place = place_of<SLAB>(to, slab, row);
         if (WIDTH % 16 == 0 || full >= 8 * (slab + 1)) copy_16(place, source); else copy_16(place, source, 8 * slab + piece < full);
       }
     }
@@ -97,7 +99,7 @@ template<int SLAB, int WIDTH, int THREADS> DEVICE void copy_some_rows(u32 to, co
 #pragma unroll
     for (int slab = 0; slab * 64 < WIDTH; slab++) {
       if (piece_is_there<WIDTH>(8 * slab + piece)) {
-        copy_16(to + (slab * SLAB + row) * 128, from + (i64)row * step + slab * 64, row < left && 8 * slab + piece < WIDTH / 8);
+        copy_16(place_of<SLAB>(to, slab, row), from + (i64)row * step + slab * 64, row < left && 8 * slab + piece < WIDTH / 8);
       }
     }
   }
@@ -114,7 +116,7 @@ template<int SLAB, int WIDTH, int THREADS> DEVICE void put_rows(u32 to, const u1
       for (int k = 0; k < 8; k++) {
         if (row < left && slab * 64 + piece * 8 + k < WIDTH) x[k / 2] |= (u32)from[row * step + (slab * 64 + k) * along] << (16 * (k & 1));
       }
-      put_shared(to + (slab * SLAB + row) * 128, x[0], x[1], x[2], x[3]);
+      put_shared(place_of<SLAB>(to, slab, row), x[0], x[1], x[2], x[3]);
     }
   }
 }

@@ -11,10 +11,11 @@ import numpy as np
 import tilec
 from tests.backends.cuda.ampere import emulator
 from tests.backends.cuda.hopper.running import completed
-from tilec import pipeline
+from tilec import pipeline, rows
 from tilec.backends.cuda.ampere import compile as ampere
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.online import Online
 from tilec.ir import Kernel
 
 ARCH = "sm_80"
@@ -22,17 +23,30 @@ SMALL = {"warps": 2, "height": 16, "columns": 32, "blocks": 1}
 """A schedule that the emulator is soon done with."""
 
 
-def tiles(
-    kernel: tilec.Kernel, dtype: str, sizes: Mapping[str, int], **changes: object
-) -> tuple[Kernel, dict[int, Source], dict[int, str]]:
+def online(
+    kernel: tilec.Kernel,
+    dtype: str,
+    sizes: Mapping[str, int],
+    pieces: frozenset[str] = frozenset(),
+    packed: bool = False,
+    workers: int | None = None,
+) -> Online:
+    """A program before it is cut in tiles. `pieces`: tensors that are not copied 16 bytes at a time. `packed`: heads that
+    share their keys are the rows. `workers`: the keys are cut in pieces for so many."""
+    ir = kernel._for_types(dict.fromkeys(kernel._source.untyped, dtype))
+    made = pipeline.run(ir, pipeline.tensor_pipeline())
+    heads = rows.choose(made, sizes, pipeline.target_of("cuda")) if packed else None
+    assert (heads is not None) == packed
+    return Online(made, sizes, heads, {}, workers, pieces)
+
+
+def tiles(begun: Online, **changes: object) -> tuple[Kernel, dict[int, Source], dict[int, str]]:
     """A program in tiles under its default schedule, or a changed one; the sources of the grids that fit, and why others
     do not."""
-    ir = kernel._for_types(dict.fromkeys(kernel._source.untyped, dtype))
-    online = pipeline.run(ir, pipeline.tensor_pipeline())
-    schedule: Schedule = next(ampere.schedules(online, sizes, ARCH, {}))
+    schedule: Schedule = next(ampere.schedules(begun, ARCH))
     schedule = dataclasses.replace(schedule, **changes)
-    placed = ampere.tiles(online, sizes, schedule)
-    found = ampere.sources(placed, schedule, ARCH)
+    placed = ampere.tiles(begun, schedule)
+    found = ampere.sources(begun, placed, schedule, ARCH)
     return (
         placed,
         {n: s for n, s in found.items() if not isinstance(s, str)},
@@ -48,10 +62,14 @@ def run(
     *,
     seed: int = 1,
     scalars: Mapping[str, Any] | None = None,
+    pieces: frozenset[str] = frozenset(),
+    packed: bool = False,
+    workers: int | None = None,
     **changes: object,
 ) -> tuple[dict[str, np.ndarray], bool]:
     """The outputs of a program, and whether a kernel asks for the exact one to run."""
-    placed, sources, why = tiles(kernel, dtype, sizes, **changes)
+    begun = online(kernel, dtype, sizes, pieces, packed, workers)
+    placed, sources, why = tiles(begun, **changes)
     assert sources, why
     asked: list[bool] = []
 
