@@ -81,12 +81,11 @@ COLUMNS = (64, 48, 32)
 
 def defaults(s: Structure, arch: str) -> Iterator[Schedule]:
     """The schedules whose tiles fit a multiprocessor, those that are fast where they do first."""
-    base = Schedule(
-        order="longest" if uneven(s) else "static",
-        access="narrow" if any(t.width % 8 for t in (*s.queries, *s.rings)) else "wide",
-    )
-    width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
-    first = next((x for most, x in SHAPES if width <= most), ())
+    base = Schedule(order="longest" if uneven(s) else "static")
+    tiles = (*s.queries, *s.rings)
+    width = max([t.width for t in tiles] + [x.width for x in s.slots])
+    # to compute a tile takes registers, too
+    first = () if any(t.computed for t in tiles) else fastest(width)
     tried = [(n, shape) for n in COLUMNS for shape in first]
     tried += [(n, shape) for shape in SMALLER for n in COLUMNS]
     tried += [(16, shape) for shape in SMALLER]
@@ -97,6 +96,11 @@ def defaults(s: Structure, arch: str) -> Iterator[Schedule]:
         found = next((x for x in stages if fits(s, x, arch)), None)
         if found is not None:
             yield found
+
+
+def fastest(width: int) -> tuple[Mapping[str, Any], ...]:
+    """How the rows lie over the warps where tiles fit so."""
+    return next((x for most, x in SHAPES if width <= most), ())
 
 
 def fits(s: Structure, schedule: Schedule, arch: str) -> bool:

@@ -18,7 +18,7 @@ from tilec.backends.cuda.hopper.text import Lines
 from tilec.dataflow import names_in
 from tilec.ir import Store, operands, walk
 
-SHARED_PARTS = ("numbers", "the four threads", "accumulators")
+SHARED_PARTS = ("numbers", "pieces of tiles", "the four threads", "accumulators")
 """The parts of the Hopper kernels' header that are used here."""
 THREAD = ("(int)threadIdx.x", "again((int)threadIdx.x)")
 """A thread's number: known for good, or read again where registers are dear."""
@@ -134,7 +134,7 @@ class _Kernel(Streaming):
         needed = self.bound_roots() | self.test_roots()
         for b in s.blocks:
             needed |= {x for op in walk(b.middle) for x in names_in(operands(op))}
-        needed |= {x for t in (*s.queries, *s.rings) for x in names_in(t.index)}
+        needed |= {x for t in (*s.queries, *s.rings) for x in t.scalars}
         needed |= {x for slot in s.slots for x in names_in((slot.init,))}
         last = {x for op in s.epilogue for x in names_in(operands(op))}
         self.scalars(needed if self.plan.tight else needed | last)

@@ -20,8 +20,7 @@ class Leaving(Epilogue):
 
     def through(self, op: Store, feature: str, width: int) -> bool:
         """Whether a tile leaves through shared memory."""
-        wide = self.plan.schedule.access == "wide" and width % 8 == 0
-        return wide and self.scope.dtype(op.tensor) != "f32"
+        return width % 8 == 0 and self.scope.dtype(op.tensor) != "f32"
 
     def begin_copy(self) -> None:
         """Where this thread's elements go."""
@@ -39,7 +38,7 @@ class Leaving(Epilogue):
             )
             for r in range(self.held):
                 pair = f"four[{half}][{2 * r}], four[{half}][{2 * r + 1}]"
-                self.out.add(f"put_shared(out_{half} + {r * 1024}, pack_{dtype}({pair}));")
+                self.out.add(f"shared_word(out_{half} + {r * 1024}, pack_{dtype}({pair}));")
 
     def end_copy(self, op: Store, feature: str, width: int) -> None:
         """Eight threads take a row of a slab."""

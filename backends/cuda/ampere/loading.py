@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilec.backends.cuda.ampere.plan import Plan
+from tilec.backends.cuda.hopper.computing import Computing
 from tilec.backends.cuda.hopper.roles import Places
 from tilec.backends.cuda.hopper.structure import Tile
 from tilec.ir import Operand
@@ -20,42 +23,49 @@ class Loading(Places):
         """The address of a room in shared memory."""
         return f"shared + {self.plan.rooms[room].offset}"
 
-    @property
-    def narrow(self) -> bool:
-        """Whether elements are copied one by one."""
-        return self.schedule.access == "narrow"
-
     def copier(self, t: Tile) -> None:
-        """The function that copies the rows from a position on into a tile's place, or a stage of it: eight threads to a
-        row, 16 bytes each."""
-        out, name = self.out, self.names.of(t.tensor)
+        """The function that brings the rows from a position on to a tile's place, or to a stage of it."""
+        room = self.plan.rooms[t.name]
+        stage = f" + stage * {room.bytes}" if room.count > 1 else ""
+        with self.out.block(f"const auto copy_{t.name} = [&](int position, int stage)", "};"):
+            if t.computed:
+                self.computed(t, f"{self.address(t.name)}{stage}")
+            else:
+                self.copied(t, f"{self.address(t.name)}{stage}")
+
+    def rows_in(self, t: Tile) -> int:
+        """The rows of a tile."""
+        return self.plan.rooms[t.name].bytes // 128 // t.slabs // t.parts
+
+    def computed(self, t: Tile, to: str) -> None:
+        """All warps compute the elements."""
+        self.out.add("const int crew = warp;")
+        if t.rounded:
+            self.out.add("u32 probe = 0;")
+        self.scope.whole = False
+        rows = replace(t, rows=self.rows_in(t))
+        Computing(self.scope, rows, self.schedule.warps).write(to, "position")
+        if t.rounded:
+            self.out.add(
+                "if (probe & 0x7fff7fff) *redo = 1;   // an element that 16 bits do not hold"
+            )
+
+    def copied(self, t: Tile, to: str) -> None:
+        """Eight threads to a row, 16 bytes each."""
+        out, name, rows = self.out, self.names.of(t.tensor), self.rows_in(t)
         self.scope.used_pointers[t.tensor] = None
         feature, row = t.index.index(t.feature), t.index.index(t.axis)
-        if not self.narrow:
-            self.wide[t.tensor] = feature
-        room = self.plan.rooms[t.name]
-        rows = room.bytes // 128 // t.slabs
-        whole = "" if self.narrow else "(int)"  # steps that are wide copies' are short
+        self.wide[t.tensor] = feature
         others = [(k, x) for k, x in enumerate(t.index) if k not in (feature, row)]
-        terms = [f"(i64)({self.again(x)}) * {whole}{name}_stride{k}" for k, x in others]
-        terms.append(f"(i64)(position + row) * {whole}{name}_stride{row}")
-        terms.append(f"8 * piece{f' * {name}_stride{feature}' if self.narrow else ''}")
-        with out.block(f"const auto copy_{t.name} = [&](int position, int stage)", "};"):
-            out.add(f"const int thread = {self.thread(t)}, row = thread >> 3, piece = thread & 7;")
-            out.add(f"const u16* const from = {name} + {' + '.join(terms)};")
-            stage = f" + stage * {room.bytes}" if room.count > 1 else ""
-            out.add(
-                f"const u32 to = {self.address(t.name)}{stage} + row * 128 + ((piece ^ (row & 7)) << 4);"
-            )
-            out.add(f"const int left = {self.rows_of(t, row, others)} - position;")
-            shape = f"{rows}, {t.width}, {self.schedule.threads}"
-            if self.narrow:
-                steps = f"{name}_stride{row}, {name}_stride{feature}"
-                out.add(f"put_rows<{shape}>(to, from, {steps}, left - row);")
-            else:
-                step = f"(int){name}_stride{row}"
-                out.add(f"if (left >= {rows}) copy_rows<{shape}>(to, from, {step});")
-                out.add(f"else copy_some_rows<{shape}>(to, from, {step}, left - row);")
+        terms = [f"(i64)({self.again(x)}) * (int){name}_stride{k}" for k, x in others]
+        terms.append(f"(i64)(position + row) * (int){name}_stride{row} + 8 * piece")
+        out.add(f"const int thread = {self.thread(t)}, row = thread >> 3, piece = thread & 7;")
+        out.add(f"const u16* const from = {name} + {' + '.join(terms)};")
+        out.add(f"const u32 to = {to} + row * 128 + ((piece ^ (row & 7)) << 4);")
+        out.add(f"const int left = {self.rows_of(t, row, others)} - position;")
+        shape, step = f"{rows}, {t.width}, {self.schedule.threads}", f"(int){name}_stride{row}"
+        out.add(f"if (left >= {rows}) copy_rows<{shape}>(to, from, {step});")
+        out.add(f"else copy_some_rows<{shape}>(to, from, {step}, left - row);")
 
     def thread(self, t: Tile) -> str:
         """This thread's number; where registers are dear, from elsewhere for late tiles: nothing is kept for them."""

@@ -84,7 +84,7 @@ class Straight(BlockEmitter):
     ) -> None:
         self.outer, self.tests = outer, tests
         super().__init__(scope, block, registers, block.loop.ragged, False)
-        self.rough = bool(tests)
+        self.rough = bool(tests) and not self.structure.precise
         for name, op in self.defs.items():
             factor = self._factor(op) if self.is_fragment(op) else None
             if factor is not None:

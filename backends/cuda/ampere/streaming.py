@@ -9,7 +9,8 @@ from __future__ import annotations
 from tilec.backends.cuda.ampere.loading import Loading
 from tilec.backends.cuda.ampere.middle import Middle
 from tilec.backends.cuda.ampere.plan import padded
-from tilec.backends.cuda.hopper.structure import Block, Head, Tile
+from tilec.backends.cuda.hopper.structure import Block, Head, Tail, Tile
+from tilec.backends.cuda.hopper.tiles import PARTS
 from tilec.dataflow import backward, definitions, names_in
 from tilec.ir import Map, Op, operands, walk
 
@@ -256,30 +257,41 @@ class Streaming(Loading):
 
     def head(self, h: Head, array: str, adds: bool, rolled: bool) -> None:
         """One product of rows with rows."""
-        c, columns = self.schedule, self.s.columns
-        add = str(adds).lower()
+        c, columns, out = self.schedule, self.s.columns, self.out
+        q, k, add = h.query, h.key, str(adds).lower()
+        shape = f"{padded(k.width) // 16}, {c.rows}, {columns}, {c.held}"
+        query = f"{q.name}_place, corner"
         if c.query == "registers":
-            call = f"held_by_rows<{h.key.dtype}, {columns}, {c.held}, {add}>"
-            query = f"{h.query.name}_held"
+            call, query = f"held_by_rows<{k.dtype}, {columns}, {c.held}, {add}>", f"{q.name}_held"
+        elif q.parts > 1 or k.parts > 1:
+            if not adds:
+                out.add(f"clear({array});")
+            sides = f"{q.parts}, {q.slabs * c.rows * 128}, {k.parts}, {k.slabs * columns * 128}"
+            call = f"parts_by_rows<{k.dtype}, {shape}, {sides}, {PARTS}>"
         else:
-            shape = f"{padded(h.key.width) // 16}, {c.rows}, {columns}, {c.held}"
-            call = f"rows_by_rows<{h.key.dtype}, {shape}, {add}, {str(rolled).lower()}>"
-            query = f"{h.query.name}_place, corner"
-        what = f"contract({h.query.name}, {h.key.name}, over={h.key.feature})"
-        self.out.add(
-            f"{call}({array}, {query}, {self.stage_of(h.key)}, turned);   // {h.name} = {what}"
-        )
+            call = f"rows_by_rows<{k.dtype}, {shape}, {add}, {str(rolled).lower()}>"
+        what = f"contract({q.name}, {k.name}, over={k.feature})"
+        out.add(f"{call}({array}, {query}, {self.stage_of(k)}, turned);   // {h.name} = {what}")
 
     def tails(self, k: int) -> None:
         """O += P V."""
-        b, c = self.s.blocks[k], self.schedule
-        weights = dict(
-            zip(dict.fromkeys(t.x for t in b.tails), self.registers.weights, strict=True)
-        )
+        b, n = self.s.blocks[k], self.s.weight_parts
+        arrays = {
+            x: self.registers.weights[n * at : n * at + n]
+            for at, x in enumerate(dict.fromkeys(t.x for t in b.tails))
+        }
         for t in b.tails:
-            call = f"weights_by_columns<{t.value.dtype}, {self.s.columns}, {c.held}>"
-            what = f"contract({t.x}, {t.value.name}, over={self.s.stream})"
-            args = (
-                f"{self.registers.slots[t.slot]}, {weights[t.x]}, {self.stage_of(t.value)}, corner"
-            )
-            self.out.add(f"{call}({args});   // {self.s.slots[t.slot].name} += {what}")
+            for part in reversed(range(n)):
+                self.tail(t, arrays[t.x][part], min(t.value.parts, PARTS - part) if n > 1 else 1)
+
+    def tail(self, t: Tail, weights: str, parts: int) -> None:
+        """One product of weights with the first parts of values."""
+        v, held = t.value, self.schedule.held
+        name, more = "weights_by_columns", ""
+        if v.parts > 1:
+            name, more = "weights_by_parts", f", {parts}, {v.slabs * self.s.columns * 128}"
+        what = f"contract({t.x}, {v.name}, over={self.s.stream})"
+        args = f"{self.registers.slots[t.slot]}, {weights}, {self.stage_of(v)}, corner{more}"
+        self.out.add(
+            f"{name}<{v.dtype}, {self.s.columns}, {held}>({args});   // {self.s.slots[t.slot].name} += {what}"
+        )

@@ -5,7 +5,7 @@ template<class T> inline T again(T x) { return x; }
 #define THREAD threadIdx.x
 inline int lane_number() { return threadIdx.x % 32; }
 
-struct Late { u32 to; const void* from; bool some; };
+struct Late { u32 to; const void* from; int bytes; };
 inline std::map<int, std::deque<std::vector<Late>>> late_copies;   // by thread, by group; the last group is open
 inline int late_block = -1;
 inline std::deque<std::vector<Late>>& my_late() {
@@ -15,11 +15,12 @@ inline std::deque<std::vector<Late>>& my_late() {
   return mine;
 }
 inline void arrive_late(const Late& p) {
-  if (p.to % 16 || (p.some && (u64)p.from % 16)) fail("a copy of 16 bytes is not aligned");
-  if (p.some) memcpy(arena + p.to, p.from, 16); else memset(arena + p.to, 0, 16);
+  if (p.to % 16 || (p.bytes && (u64)p.from % 16)) fail("a copy of 16 bytes is not aligned");
+  memset(arena + p.to, 0, 16);
+  if (p.bytes) memcpy(arena + p.to, p.from, p.bytes);
 }
-inline void copy_16(u32 to, const void* from, bool some = true) {
-  const Late p{to, from, some};
+inline void copy_16(u32 to, const void* from, int bytes = 16) {
+  const Late p{to, from, bytes};
   auto& mine = my_late();
   if (draw(2)) arrive_late(p); else mine.back().push_back(p);
 }
@@ -28,8 +29,12 @@ template<int PENDING> inline void copies_wait() {
   auto& mine = my_late();
   while ((int)mine.size() - 1 > PENDING) { for (auto& p : mine.front()) arrive_late(p); mine.pop_front(); }
 }
-inline void put_shared(u32 a, u32 x) { memcpy(arena + a, &x, 4); }
-inline void put_shared(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) { const u32 x[4] = {x0, x1, x2, x3}; memcpy(arena + a, x, 16); }
+inline void word_now(u32 a, u32 x) { memcpy(arena + a, &x, 4); }
+inline void piece_now(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) { const u32 x[4] = {x0, x1, x2, x3}; memcpy(arena + a, x, 16); }
+#define shared_word word_now     // no bulk copy reads these
+#define shared_piece piece_now
+inline void pieces_now() { pieces_copied(); written_for_copies(); }
+#define pieces_copied pieces_now
 inline uint4 get_shared(u32 a) { uint4 x; memcpy(&x, arena + a, 16); return x; }
 
 inline u16 shared_element(u32 a) { u16 x; memcpy(&x, arena + a, 2); return x; }
