@@ -318,7 +318,7 @@ def main() -> int:
     p.add_argument(
         "--target",
         default="cuda",
-        help="comma between several: cuda,cuda:sm_90,cuda:sm_80 (without the a, it is the general emitter)",
+        help="comma between several: cuda,cuda:sm_80 (the emitter for all GPUs)",
     )
     p.add_argument("--emitters", default="simt,hopper", help="those to time")
     p.add_argument("--only", default="", help="starts of ids of cases")

@@ -83,7 +83,7 @@ def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
     if target is not None and on_gpu(target):
         from tilec.backends.cuda import target as cuda
 
-        cuda.chosen(schedule)
+        cuda.chosen(schedule, cuda.arch_of(target))
         return
     if target != "cpu":
         raise UnsupportedError(
@@ -117,10 +117,9 @@ def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
     """The schedule fields of a target that are worth searching, and their values."""
     if not on_gpu(target):
         return {}
-    from tilec.backends.cuda import arch
     from tilec.backends.cuda import target as cuda
 
-    if (arch.parse(target) or cuda.default_arch()) != cuda.HOPPER:
+    if cuda.arch_of(target) != cuda.HOPPER:
         return {}
     return {
         "warpgroups": (2, 3, 4),
@@ -135,9 +134,10 @@ def schedule_fields(target: str) -> tuple[str, ...]:
     """All schedule fields of a target."""
     if not on_gpu(target):
         return (WORKERS,) if target == "cpu" else ()
-    from tilec.backends.cuda.hopper.schedule import fields
+    from tilec.backends.cuda import target as cuda
+    from tilec.backends.cuda.fast import makers
 
-    return ("emitter", *fields())
+    return ("emitter", *makers(cuda.arch_of(target))[0].fields())
 
 
 def prepare(

@@ -22,6 +22,8 @@ SHARED = {
     121: 99,
 }
 """KiB of shared memory that a block may ask for, by compute capability."""
+OWN = 1
+"""KiB of shared memory that each block takes for itself. A multiprocessor has these more than a block may ask for."""
 WITH_FEATURES = frozenset({90, 100, 101, 103, 110, 120, 121})
 """Architectures whose own features need the suffix `a`."""
 
@@ -68,3 +70,8 @@ def translates_to(arch: str, number: int) -> bool:
 def shared_limit(arch: str) -> int:
     """The most bytes of shared memory for one block; of an architecture that is not known, what all have."""
     return SHARED.get(capability(arch), 99) * KIB
+
+
+def resident(arch: str, shared: int) -> int:
+    """How many blocks of so many bytes of shared memory fit a multiprocessor at once."""
+    return (shared_limit(arch) + OWN * KIB) // (shared + OWN * KIB)

@@ -12,11 +12,13 @@ from tilec.arrays import Array
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, launch, nvrtc
 from tilec.backends.cuda.block import Address
+from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
 from tilec.backends.cuda.prepared import Prepared, Step
 from tilec.backends.cuda.target import (
     Code,
     Online,
     Tiled,
+    arch_of,
     chosen,
     compiled,
     fast,
@@ -155,10 +157,9 @@ class Executable:
         struct = code.arguments.parameter(values, places, workspace, asked)
         given = dict.fromkeys(code.functions, (struct,))
         if code.fast:
-            from tilec.backends.cuda.hopper import launch as hopper
-
+            its = emitter(code.emitter)
             given |= {
-                n: hopper.parameters(s, dict(views), known, places, words)
+                n: its.parameters(s, dict(views), known, places, words)
                 for n, s in code.fast.items()
             }
         grids = range(sum(isinstance(op, Grid) for op in code.kernel.body))
@@ -181,9 +182,8 @@ class Executable:
             most = RESIDENT * processors if f.workspace or redo else MOST_BLOCKS
             out[n] = min(int(values["tasks", str(n)]), most)
         if code.fast:
-            from tilec.backends.cuda.hopper import launch as hopper
-
-            out |= {n: hopper.blocks(s, known, processors) for n, s in code.fast.items()}
+            its = emitter(code.emitter)
+            out |= {n: its.blocks(s, known, processors) for n, s in code.fast.items()}
         return out
 
     # ---- which code
@@ -191,65 +191,69 @@ class Executable:
     def fast_code(
         self, device: int, known: Mapping[str, Number], arrays: Mapping[str, Array]
     ) -> Code | None:
-        """The code of the fast emitter; None where it is not wanted or does not fit.
+        """The code of a fast emitter; None where it is not wanted or does not fit.
 
         Raises UnsupportedError where it was asked for and does not fit.
         """
-        number = launch.capability(device)
-        arch = self.arch or architectures.for_capability(number)
-        if self.emitter == "simt" or (arch != "sm_90a" and self.emitter is None):
+        arch = self.arch or architectures.for_capability(launch.capability(device))
+        if self.emitter == "simt":
             return None
-        found = self.try_fast(arch, number, launch.processors(device), known, arrays)
-        if isinstance(found, Code):
-            return found
-        if self.emitter == "hopper":
+        why = f"it makes code for {HOPPER} only"
+        for its in makers(arch):
+            if self.emitter not in (None, its.name):
+                continue
+            found = self.try_fast(its, arch, launch.processors(device), known, arrays)
+            if isinstance(found, Code):
+                return found
+            why = found
+        if self.emitter in NAMES:
             raise UnsupportedError(
-                f"target cuda: emitter=hopper cannot run {self.kernel.name}: {found}; what works is emitter=simt"
+                f"target cuda: emitter={self.emitter} cannot run {self.kernel.name}: {why}; what works is emitter=simt"
             )
         return None
 
     def try_fast(
         self,
+        its: Emitter,
         arch: str,
-        number: int,
         processors: int,
         known: Mapping[str, Number],
         arrays: Mapping[str, Array],
     ) -> Code | str:
-        if arch != "sm_90a" or number != 90 or self.online is None:
-            return "it needs an sm_90a"
-        from tilec.backends.cuda.hopper import launch as hopper
-
+        """The code of an emitter for these arrays, or why there is none."""
+        if self.online is None:
+            return "its tiles are given"
         fixed = self.online.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
         online = replace(self.online, sizes=sizes)
         known = {**sizes, **known}
         shape = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        if shape not in self.whole:
-            self.whole[shape] = uncut(online)
-        workers = workers_for(self.whole[shape], known, processors)
+        if (its.name, *shape) not in self.whole:
+            self.whole[its.name, *shape] = uncut(online, arch, its)
+        workers = workers_for(self.whole[its.name, *shape], known, processors, its)
         scattered = frozenset[str]()
         while True:
-            key = (*shape, workers, scattered)
+            key = (its.name, *shape, workers, scattered)
             if key not in self.quick:
-                self.quick[key] = self.made(replace(online, workers=workers, scattered=scattered))
+                cut = replace(online, workers=workers, scattered=scattered)
+                self.quick[key] = self.made(cut, arch, its)
             code = self.quick[key]
             if isinstance(code, str):
                 return code
             known = call.completed(code.kernel, known)
             views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
-            more = scattered.union(*(hopper.in_pieces(s, views) for s in code.fast.values()))
+            more = scattered.union(*(its.in_pieces(s, views) for s in code.fast.values()))
             if more == scattered:
                 break
             scattered = more
-        whys = (hopper.refusal(s, views, known) for s in code.fast.values())
+        whys = (its.refusal(s, views, known) for s in code.fast.values())
         return next((w for w in whys if w), code)
 
-    def made(self, online: Online) -> Code | str:
-        """What the fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
-        found = fast(online)
+    def made(self, online: Online, arch: str, its: Emitter) -> Code | str:
+        """What a fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
+        found = fast(online, arch, its)
         if isinstance(found, str) and self.emitter is None and online.schedule:
-            return fast(replace(online, schedule={}))
+            return fast(replace(online, schedule={}), arch, its)
         return found
 
     def general_code(self, device: int) -> Code:
@@ -316,11 +320,12 @@ def executable(
 
     `hint`: a call that the schedule does not fit takes another one.
     """
-    emitter = chosen(schedule or {})
-    emitter = None if hint and emitter == "hopper" else emitter
+    arch = arch_of(target)
+    name = chosen(schedule or {}, arch)
+    name = None if hint and name in NAMES else name
     if online is not None:
-        online = replace(online, schedule=fast_fields(schedule or {}))
-    return Executable(kernel, architectures.parse(target), emitter, online)
+        online = replace(online, schedule=fast_fields(schedule or {}, arch))
+    return Executable(kernel, architectures.parse(target), name, online)
 
 
 def place_of(arrays: Mapping[str, Array]) -> tuple[int, str]:

@@ -1,8 +1,8 @@
 """The CUDA target: code for a kernel, and calls of it on GPU arrays.
 
-Two emitters make the code. `hopper` is for grids that look like attention, on sm_90a; `simt` is for every grid on every GPU.
-Which one made a kernel is a field of its schedule and stands in the first line of its text, with the reason where the
-faster one was not taken.
+Three emitters make the code. `hopper` is for grids that look like attention, on sm_90a; `ampere` for such on every GPU;
+`simt` is for every grid on every GPU. Which one made a kernel is a field of its schedule and stands in the first line of its
+text, with the reason where a faster one was not taken.
 """
 
 from __future__ import annotations
@@ -16,39 +16,24 @@ from tilec import __version__, cache, rows, scalar
 from tilec.backend import Draft
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, nvrtc
+from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
+from tilec.backends.cuda.online import Online
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.lower import Function, lower
 from tilec.backends.cuda.source import complete
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Grid, Kernel
-from tilec.rows import Rows
 from tilec.scalar import Number
 from tilec.target import CUDA
 
 if TYPE_CHECKING:
-    from tilec.backends.cuda.hopper.schedule import Schedule
     from tilec.ceilings import Ceilings
     from tilec.pipeline import Pipeline
     from tilec.traffic import Budget
 
-EMITTERS = ("simt", "hopper")
-HOPPER = "sm_90a"
+EMITTERS = ("simt", *NAMES)
 PROCESSORS = 132
-"""The multiprocessors of the largest GPU of that architecture, for code that is made without one."""
-
-
-@dataclass(frozen=True)
-class Online:
-    """A kernel before it is cut in tiles (after the pass `online`), the sizes it is for, and the fields of its schedule that
-    are asked for: where the fast path begins. `packed`: another axis in the rows of its tiles. `workers`: the streamed axis
-    is cut in pieces for so many. `scattered`: its tensors that no bulk copy can bring."""
-
-    kernel: Kernel
-    sizes: Mapping[str, int]
-    packed: Rows | None = None
-    schedule: Mapping[str, object] = field(default_factory=dict[str, object])
-    workers: int | None = None
-    scattered: frozenset[str] = frozenset()
+"""The multiprocessors of a large GPU, for code that is made without one."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +48,8 @@ class Unit:
 class Code:
     """The code of a kernel in tiles for one architecture.
 
-    `functions`: how the grids that `simt` made are launched, by number; `fast`: the sources of those that `hopper` made.
-    `note`: why the faster emitter did not make all of them. `schedule`: that of the fast ones; `steps`: the passes that made
+    `functions`: how the grids that `simt` made are launched, by number; `fast`: the sources of those that `emitter` made.
+    `note`: why a faster emitter did not make all of them. `schedule`: that of the fast ones; `steps`: the passes that made
     the tiles of a kernel after `online` under it.
     """
 
@@ -76,7 +61,7 @@ class Code:
     arguments: Arguments
     fast: dict[int, Any] = field(default_factory=dict[int, Any])
     note: str = ""
-    schedule: Schedule | None = None
+    schedule: Any = None
     steps: Pipeline = ()
 
     @property
@@ -86,10 +71,8 @@ class Code:
 
     @property
     def plans(self) -> tuple[str, ...]:
-        """The plans of the fast kernels as text: which warpgroup does what, in which order, with which waits."""
-        from tilec.backends.cuda.hopper.plan import show
-
-        return tuple(show(s.plan) for s in self.fast.values())
+        """The plans of the fast kernels as text: which warps do what, in which order, with which waits."""
+        return tuple(emitter(self.emitter).show(s) for s in self.fast.values())
 
     @property
     def summary(self) -> str:
@@ -106,35 +89,35 @@ class Code:
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
 
-def chosen(schedule: Mapping[str, object]) -> str | None:
-    """The emitter that a schedule names, `hopper` where it has fields of that one, None for the best one.
+def chosen(schedule: Mapping[str, object], arch: str) -> str | None:
+    """The emitter that a schedule names, for an architecture; where it has fields of the fast one, that; None for the best.
 
     Raises ArgumentError for other fields and values.
     """
-    fast_fields(schedule)
-    emitter = schedule.get("emitter", "hopper" if schedule else None)
-    if emitter is None:
-        return None
-    if emitter not in EMITTERS:
-        raise ArgumentError(
-            f"schedule: emitter is {emitter!r}, expected one of {', '.join(EMITTERS)}"
-        )
-    return str(emitter)
+    name = schedule.get("emitter")
+    if name is not None and name not in EMITTERS:
+        raise ArgumentError(f"schedule: emitter is {name!r}, expected one of {', '.join(EMITTERS)}")
+    if fast_fields(schedule, arch) and name is None:
+        return makers(arch)[0].name
+    return None if name is None else str(name)
 
 
-def fast_fields(schedule: Mapping[str, object]) -> dict[str, object]:
-    """The fields of a schedule that are those of the emitter `hopper`. Raises ArgumentError for those that are none."""
-    from tilec.backends.cuda.hopper.schedule import Schedule, changed, fields
+def fast_fields(schedule: Mapping[str, object], arch: str) -> dict[str, object]:
+    """The fields of a schedule that are those of a fast emitter: of the one it names, or the best one for the architecture.
 
+    Raises ArgumentError for those that are none.
+    """
     out = {n: x for n, x in schedule.items() if n != "emitter"}
-    for name in out:
-        if name not in fields():
-            raise ArgumentError(
-                f"schedule: target cuda has no field {name!r}; it has emitter, {', '.join(fields())}"
-            )
-    if out and schedule.get("emitter") == "simt":
+    name = schedule.get("emitter")
+    if name == "simt" and out:
         raise ArgumentError(f"schedule: emitter simt has no field {next(iter(out))!r}")
-    changed(Schedule(), {n: x for n, x in out.items() if n != "loader"})
+    its = emitter(str(name)) if name in NAMES else makers(arch)[0]
+    for n in out:
+        if n not in its.fields():
+            raise ArgumentError(
+                f"schedule: target cuda:{arch} has no field {n!r}; it has emitter, {', '.join(its.fields())}"
+            )
+    its.check(out)
     return out
 
 
@@ -149,61 +132,49 @@ def general(kernel: Kernel, arch: str, note: str = "") -> Code:
     return Code(kernel, arch, "simt", (unit,), module.functions, module.arguments, {}, note)
 
 
-Tiled = tuple[Kernel, "Schedule"]
+Tiled = tuple[Kernel, Any]
 """A kernel in tiles, and the schedule that these are for."""
 
 
-def uncut(online: Online) -> Tiled | None:
-    """The tiles of the fast emitter with no axis in pieces; None where no grid fits it."""
-    from tilec.backends.cuda.hopper import compile as hopper
+def uncut(online: Online, arch: str, its: Emitter) -> Tiled | None:
+    """The tiles of a fast emitter with no axis in pieces; None where no grid fits it."""
     from tilec.backends.cuda.hopper.structure import Refused
 
     try:
-        schedule = _schedule(online)
-        return hopper.tiles(online.kernel, online.sizes, schedule, online.packed)
+        schedule = next(its.schedules(online, arch))
+        return its.tiles(replace(online, workers=None), schedule), schedule
     except Refused:
         return None
 
 
-def workers_for(whole: Tiled | None, known: Mapping[str, Number], processors: int) -> int | None:
+def workers_for(
+    whole: Tiled | None, known: Mapping[str, Number], processors: int, its: Emitter
+) -> int | None:
     """For how many workers a streamed axis is cut in pieces: one for each multiprocessor, where there are fewer tiles."""
-    from tilec.backends.cuda.hopper.compile import cutting
     from tilec.passes.split import few
 
     if whole is None:
         return None
     kernel, schedule = whole
-    cut = few(kernel, call.completed(kernel, known), cutting(processors, schedule.rows))
+    cut = few(kernel, call.completed(kernel, known), its.cutting(schedule, processors))
     return processors if cut else None
 
 
-def _schedule(online: Online) -> Schedule:
-    """The default schedule with the fields that are asked for."""
-    from tilec.backends.cuda.hopper import compile as hopper
-    from tilec.backends.cuda.hopper.schedule import changed
-
-    default = hopper.suggested(online.kernel, online.sizes, online.packed, online.scattered)
-    if "warpgroups" in online.schedule:
-        default = replace(default, blocks=1)  # as many as there is room for were for the default's
-    return changed(default, online.schedule)
-
-
-def fast(online: Online, compiling: bool = True) -> Code | str:
-    """The code that `hopper` makes, with `simt` for the grids that do not fit it; or why none fits.
+def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Code | str:
+    """The code that a fast emitter makes, with `simt` for the grids that do not fit it; or why none fits.
 
     Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
     one whose plan does.
     """
-    from tilec.backends.cuda.hopper import compile as hopper
     from tilec.backends.cuda.hopper.structure import Refused
 
     reason = ""
     try:
-        schedule = _schedule(online)
-        for candidate in hopper.candidates(schedule, online.schedule):
-            found = _fast(online, candidate)
+        for schedule in its.schedules(online, arch):
+            found = _fast(online, arch, its, schedule)
             if isinstance(found, str):
-                return reason or found
+                reason = reason or found
+                continue
             problem = _problem(found) if compiling else None
             if problem is None:
                 return found
@@ -232,29 +203,27 @@ def _problem(code: Code) -> str | None:
     return None
 
 
-def _fast(online: Online, schedule: Schedule) -> Code | str:
+def _fast(online: Online, arch: str, its: Emitter, schedule: Any) -> Code | str:
     """The code under one schedule."""
-    from tilec.backends.cuda.hopper import compile as hopper
-
-    kernel, _ = hopper.tiles(online.kernel, online.sizes, schedule, online.packed, online.workers)
-    found = hopper.sources(kernel, schedule, online.scattered)
-    sources = {n: s for n, s in found.items() if not isinstance(s, str)}
+    kernel = its.tiles(online, schedule)
+    found = its.sources(online, kernel, schedule, arch)
+    sources: dict[int, Any] = {n: s for n, s in found.items() if not isinstance(s, str)}
     reasons = [f"grid {n}: {s}" for n, s in found.items() if isinstance(s, str)]
     if not sources:
         return "; ".join(reasons)
-    module = lower(kernel, architectures.shared_limit(HOPPER), sources)
-    head = _head(kernel, HOPPER, "hopper", f"schedule {schedule}")
+    module = lower(kernel, architectures.shared_limit(arch), sources)
+    head = _head(kernel, arch, its.name, f"schedule {schedule}")
     units = [Unit(f"{head}\n{s.text}", (s.name,)) for s in sources.values()]
     if module.functions:
         names = tuple(f.name for f in module.functions.values())
-        text = f"{_head(kernel, HOPPER, 'simt', '; '.join(reasons))}\n{complete(module.text)}"
+        text = f"{_head(kernel, arch, 'simt', '; '.join(reasons))}\n{complete(module.text)}"
         units.append(Unit(text, names))
     note = "; ".join([f"schedule {schedule}", *reasons])
-    steps = hopper.steps(online.kernel, online.sizes, schedule, online.packed, online.workers)
+    steps = its.steps(online, schedule)
     return Code(
         kernel,
-        HOPPER,
-        "hopper",
+        arch,
+        its.name,
         tuple(units),
         module.functions,
         module.arguments,
@@ -275,7 +244,7 @@ def _head(kernel: Kernel, arch: str, emitter: str, note: str) -> str:
 def generate(
     kernel: Kernel,
     arch: str,
-    emitter: str | None = None,
+    name: str | None = None,
     online: Online | None = None,
     compiling: bool = True,
 ) -> Code:
@@ -284,18 +253,24 @@ def generate(
     `compiling`: whether the compiler is asked if it keeps everything in registers. Raises ArgumentError where the emitter
     that is asked for cannot make it.
     """
-    if emitter == "simt":
+    if name == "simt":
         return general(kernel, arch)
-    if arch != HOPPER or online is None:
-        reason = f"emitter hopper makes code for {HOPPER} only"
-        found = reason
-    else:
-        found = fast(online, compiling)
-    if isinstance(found, Code):
-        return found
-    if emitter == "hopper":
-        raise ArgumentError(f"schedule: emitter=hopper cannot make {kernel.name}: {found}")
-    return general(kernel, arch, f"not hopper: {found}" if arch == HOPPER else "")
+    reasons: list[str] = []
+    for its in makers(arch):
+        if name not in (None, its.name):
+            continue
+        found = "its tiles are given"
+        if online is not None:
+            found = fast(_decided(online, arch, its), arch, its, compiling)
+        if isinstance(found, Code):
+            return found
+        reasons.append(f"{its.name}: {found}")
+    if name is not None:
+        why = reasons[0] if reasons else f"{name}: it makes code for {HOPPER} only"
+        raise ArgumentError(
+            f"schedule: emitter={name} cannot make {kernel.name}: {why.removeprefix(f'{name}: ')}"
+        )
+    return general(kernel, arch, "; ".join(f"not {r}" for r in reasons))
 
 
 def compiled(code: Code) -> list[nvrtc.Compiled]:
@@ -331,13 +306,11 @@ def code_for(
     compiling: bool = True,
 ) -> Code:
     """The code of a kernel in tiles for a target; `cuda` means the GPU that is here. `compiling`: as for `generate`."""
-    arch = architectures.parse(target) or default_arch()
-    emitter = chosen(schedule or {})
+    arch = arch_of(target)
+    name = chosen(schedule or {}, arch)
     if online is not None:
-        online = replace(online, schedule=fast_fields(schedule or {}))
-        if arch == HOPPER and emitter != "simt":
-            online = _decided(online)
-    return generate(kernel, arch, emitter, online, compiling)
+        online = replace(online, schedule=fast_fields(schedule or {}, arch))
+    return generate(kernel, arch, name, online, compiling)
 
 
 def draft(
@@ -358,13 +331,13 @@ def draft(
 
 def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], float] | None:
     """The cost model of a kernel all of whose grids are fast; of others, nothing better is known than the general one."""
-    if not _all_fast(code):
+    cost = emitter(code.emitter).seconds if code.fast else None
+    if cost is None or not _all_fast(code):
         return None
-    from tilec.backends.cuda.hopper import cost
 
     def seconds(stated: Budget, env: Mapping[str, Number], roof: Ceilings) -> float:
         return sum(
-            cost.seconds(s.plan, [t for t in stated.tiles if t.grid == n], env, roof)
+            cost(s.plan, [t for t in stated.tiles if t.grid == n], env, roof)
             for n, s in code.fast.items()
         )
 
@@ -385,12 +358,14 @@ def memory_bytes(
 ) -> int | None:
     """The bytes that the tiles of a kernel, whose budget is stated, move to and from memory; None where nothing is known
     about what they find in the last cache."""
-    arch = architectures.parse(target) or default_arch()
-    if arch != HOPPER or chosen(schedule) == "simt":
+    arch = arch_of(target)
+    if arch != HOPPER or chosen(schedule, arch) not in (None, "hopper"):
         return None
     from tilec.backends.cuda.hopper import misses
 
-    code = fast(_decided(replace(online, schedule=fast_fields(schedule))))
+    its = emitter("hopper")
+    asked = replace(online, schedule=fast_fields(schedule, arch))
+    code = fast(_decided(asked, arch, its), arch, its)
     if not isinstance(code, Code) or not _all_fast(code):
         return None
     found = [
@@ -403,21 +378,26 @@ def memory_bytes(
 
 def steps(online: Online, target: str, schedule: Mapping[str, object]) -> Pipeline:
     """The passes that cut a kernel into the tiles that run on a target; none where they are the default ones."""
-    arch = architectures.parse(target) or default_arch()
-    if arch != HOPPER or chosen(schedule) == "simt":
-        return ()
-    found = fast(_decided(replace(online, schedule=fast_fields(schedule))))
-    return found.steps if isinstance(found, Code) else ()
+    arch = arch_of(target)
+    name = chosen(schedule, arch)
+    online = replace(online, schedule=fast_fields(schedule, arch))
+    for its in makers(arch):
+        if name in (None, its.name):
+            found = fast(_decided(online, arch, its), arch, its)
+            if isinstance(found, Code):
+                return found.steps
+    return ()
 
 
-def _decided(online: Online) -> Online:
-    """With what a call would decide from its sizes, on the largest GPU; scalars without a default decide nothing."""
+def _decided(online: Online, arch: str, its: Emitter) -> Online:
+    """With what a call would decide from its sizes, on a large GPU; scalars without a default decide nothing."""
     known = call.completed(online.kernel, online.sizes)
     if any(n not in known for a in online.kernel.axes for n in scalar.names(a.extent)):
         return online
     packed = online.packed or rows.choose(online.kernel, known, CUDA)
     online = replace(online, packed=packed)
-    return replace(online, workers=workers_for(uncut(online), known, PROCESSORS))
+    workers = workers_for(uncut(online, arch, its), known, PROCESSORS, its)
+    return replace(online, workers=workers)
 
 
 def source(code: Code, form: str) -> str:
@@ -427,6 +407,11 @@ def source(code: Code, form: str) -> str:
     if form == "ptx":
         return "\n".join(nvrtc.ptx(u.text, code.arch) for u in code.units)
     return "\n".join(nvrtc.sass(c.cubin) for c in compiled(code))
+
+
+def arch_of(target: str) -> str:
+    """The architecture of a target; `cuda` means the GPU that is here."""
+    return architectures.parse(target) or default_arch()
 
 
 def default_arch(device: int = 0) -> str:

@@ -4,75 +4,110 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda.ampere import plan as plans
 from tilec.backends.cuda.ampere.emit import emit
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.hopper import compile as hopper
 from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled, uneven
+from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
+from tilec.backends.cuda.online import Online
 from tilec.ir import Grid, Kernel
+from tilec.passes.split import Options
+from tilec.pipeline import Pipeline
 
 
-def tiles(kernel: Kernel, sizes: Mapping[str, int], schedule: Schedule) -> Kernel:
-    """The placed tile IR of a kernel under a schedule. `kernel` is what `online` gives; `sizes` are all dimensions: those
-    that must be known are fixed."""
-    return tiled(specialised(kernel, sizes), schedule)
+def tiles(online: Online, schedule: Schedule) -> Kernel:
+    """The placed tile IR of a kernel under a schedule."""
+    return tiled(_specialised(online), schedule, online.packed, online.workers)
 
 
-def suggested(kernel: Kernel, sizes: Mapping[str, int], arch: str) -> Schedule:
-    """The default schedule for a kernel's shape. Raises Refused where no grid fits."""
-    probe = tiled(specialised(kernel, sizes), Schedule(relax=False))
-    return _default(fitting(probe), architectures.shared_limit(arch))
+def _specialised(online: Online) -> Kernel:
+    return specialised(online.kernel, online.sizes, online.packed)
 
 
-def candidates(schedule: Schedule) -> Iterator[Schedule]:
-    """A schedule, and those to try where its kernel does not fit the registers."""
-    yield schedule
-    if schedule.query == "registers":
-        yield replace(schedule, query="shared")
-    for part in (3 / 4, 1 / 2, 1 / 4):
-        columns = int(schedule.columns * part) // 16 * 16
-        if columns >= 16:
-            yield replace(schedule, columns=columns, query="shared")
-    if schedule.height == 32:
-        yield replace(schedule, height=16, query="shared")
+def steps(online: Online, schedule: Schedule) -> Pipeline:
+    """The passes that `tiles` runs."""
+    return hopper.steps(online.kernel, online.sizes, schedule, online.packed, online.workers)
 
 
-def sources(kernel: Kernel, schedule: Schedule, arch: str) -> dict[int, Source | str]:
+def cutting(schedule: Schedule, processors: int) -> Options:
+    """How a streamed axis is cut in pieces for so many multiprocessors."""
+    return hopper.cutting(processors, schedule.rows)
+
+
+def schedules(online: Online, arch: str) -> Iterator[Schedule]:
+    """The schedules to try for a kernel, the best first, with the fields that are asked for.
+
+    Raises Refused where no grid fits.
+    """
+    probe = tiled(_specialised(online), Schedule(relax=False), online.packed)
+    found = defaults(fitting(probe, online.scattered), arch)
+    asked = dict.fromkeys(changed(x, online.schedule) for x in found)
+    return iter(asked or [changed(Schedule(), online.schedule)])
+
+
+def sources(
+    online: Online, kernel: Kernel, schedule: Schedule, arch: str
+) -> dict[int, Source | str]:
     """For each grid of a placed kernel, by its place among the grids: its source, or why it has none."""
     out: dict[int, Source | str] = {}
     limit = architectures.shared_limit(arch)
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op), schedule, limit))
+            out[n] = emit(plans.make(recognise(kernel, op, online.scattered), schedule, limit))
         except Refused as e:
             out[n] = str(e)
     return out
 
 
-def _default(s: Structure, limit: int) -> Schedule:
-    """The first of some schedules, from the fastest for wide heads to the smallest, that fits."""
-    width = max([t.width for t in (*s.queries, *s.rings)] + [x.width for x in s.slots])
-    order = "longest" if uneven(s) else "static"
-    narrow = any(t.width % 8 for t in (*s.queries, *s.rings))
-    both = {h.key.name for h in s.blocks[0].heads} & {t.value.name for t in s.blocks[0].tails}
-    base = Schedule(order=order, access="narrow" if narrow else "wide", stages=2 if both else 1)
+SHAPES: tuple[tuple[int, tuple[Mapping[str, Any], ...]], ...] = (
+    (64, ({"query": "registers"}, {})),
+    (128, ({},)),
+)
+"""By width: how the rows lie over the warps where tiles fit so."""
+SMALLER: tuple[Mapping[str, Any], ...] = (
+    {"height": 16},
+    {"height": 16, "warps": 8, "blocks": 1},
+    {"height": 16, "blocks": 1},
+    {"height": 16, "warps": 2, "blocks": 1},
+)
+COLUMNS = (64, 48, 32)
+
+
+def defaults(s: Structure, arch: str) -> Iterator[Schedule]:
+    """The schedules whose tiles fit a multiprocessor, those that are fast where they do first."""
+    base = Schedule(order="longest" if uneven(s) else "static")
+    tiles = (*s.queries, *s.rings)
+    width = max([t.width for t in tiles] + [x.width for x in s.slots])
+    # to compute a tile takes registers, too
+    first = () if any(t.computed for t in tiles) else fastest(width)
+    tried = [(n, shape) for n in COLUMNS for shape in first]
+    tried += [(n, shape) for shape in SMALLER for n in COLUMNS]
+    tried += [(16, shape) for shape in SMALLER]
     if s.loops[0].tile is None:
-        base = replace(base, columns=s.columns)
-    tried = [
-        *([replace(base, query="registers")] if width <= 64 else []),
-        base,
-        replace(base, warps=8, height=16, blocks=1),
-        replace(base, warps=4, height=16, blocks=1),
-    ]
-    for schedule in tried:
-        columns = [schedule.columns] if s.loops[0].tile is None else [64, 32, 16]
-        for n in columns:
-            found = replace(schedule, columns=n)
-            sized = replace(s, columns=n)
-            registers = plans.fragment_registers(sized, found) + plans.RESERVE
-            if registers <= found.registers and plans.memory_bytes(sized, found) <= limit:
-                return found
-    raise Refused("its tiles fit neither registers nor shared memory")
+        tried = [(s.columns, shape) for shape in (*first, *SMALLER)]
+    for columns, shape in tried:
+        stages = (replace(base, **shape, columns=columns, stages=n) for n in (2, 1))
+        found = next((x for x in stages if fits(s, x, arch)), None)
+        if found is not None:
+            yield found
+
+
+def fastest(width: int) -> tuple[Mapping[str, Any], ...]:
+    """How the rows lie over the warps where tiles fit so."""
+    return next((x for most, x in SHAPES if width <= most), ())
+
+
+def fits(s: Structure, schedule: Schedule, arch: str) -> bool:
+    """Whether tiles fit the registers and as many blocks as the schedule says a multiprocessor."""
+    sized = replace(s, columns=schedule.columns, rows=schedule.rows)
+    try:
+        plan = plans.make(sized, schedule, architectures.shared_limit(arch))
+    except Refused:
+        return False
+    return architectures.resident(arch, plan.shared) >= schedule.blocks

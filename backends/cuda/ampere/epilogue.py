@@ -20,8 +20,7 @@ class Leaving(Epilogue):
 
     def through(self, op: Store, feature: str, width: int) -> bool:
         """Whether a tile leaves through shared memory."""
-        wide = self.plan.schedule.access == "wide" and width % 8 == 0
-        return wide and self.scope.dtype(op.tensor) != "f32"
+        return width % 8 == 0 and self.scope.dtype(op.tensor) != "f32"
 
     def begin_copy(self) -> None:
         """Where this thread's elements go."""
@@ -39,7 +38,7 @@ class Leaving(Epilogue):
             )
             for r in range(self.held):
                 pair = f"four[{half}][{2 * r}], four[{half}][{2 * r + 1}]"
-                self.out.add(f"put_shared(out_{half} + {r * 1024}, pack_{dtype}({pair}));")
+                self.out.add(f"shared_word(out_{half} + {r * 1024}, pack_{dtype}({pair}));")
 
     def end_copy(self, op: Store, feature: str, width: int) -> None:
         """Eight threads take a row of a slab."""
@@ -68,12 +67,10 @@ class Leaving(Epilogue):
         out, name = self.out, self.names.of(op.tensor)
         limit = self.scope.extent(self.s.row).text
         out.add("#pragma unroll")
-        with out.block("for (int half = 0; half < 2; half++) EACH"):
-            out.add(
-                "const int r = x >> 1, column = 16 * b16 + 8 * half + 2 * (lane & 3) + (x & 1);"
-            )
+        with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
+            out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
             out.add(
                 f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = "
-                f"(u16)pack_{dtype}(four[half][x], 0.f);{self.scope.comment(op)}"
+                f"(u16)pack_{dtype}(four[b8][x], 0.f);{self.scope.comment(op)}"
             )

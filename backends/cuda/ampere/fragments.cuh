@@ -26,14 +26,15 @@ template<int HELD> DEVICE void rows_of(u32 (&x)[HELD / 2][4], u32 a, u32 corner,
 #pragma unroll
   for (int m = 0; m < HELD / 2; m++) matrices(x[m], a + (corner ^ WITHIN(k)) + COLUMNS_16(k, rows) + ROWS_16(m));
 }
-// d = a · bᵀ (or d += …, where ADD) over STEPS times 16 columns
-template<class T, int STEPS, int SLAB_A, int SLAB_B, int HELD, bool ADD, int N> DEVICE void rows_by_rows(float (&d)[N], u32 a, u32 corner, u32 b, u32 turned) {
+// d = a · bᵀ (or d += …, where ADD) over STEPS times 16 columns; ROLLED: as a loop, which takes few registers and little code
+template<class T, int STEPS, int SLAB_A, int SLAB_B, int HELD, bool ADD, bool ROLLED, int N> DEVICE void rows_by_rows(float (&d)[N], u32 a, u32 corner, u32 b, u32 turned) {
   corner = again(corner), turned = again(turned);
-#pragma unroll
+  if (ROLLED && !ADD) clear(d);
+#pragma unroll (ROLLED ? 1 : STEPS)
   for (int k = 0; k < STEPS; k++) {
     u32 x[HELD / 2][4];
     rows_of<HELD>(x, a, corner, SLAB_A, k);
-    if (k == 0 && !ADD) row_step<T, SLAB_B, HELD, true>(d, x, b, turned, k);
+    if (!ROLLED && k == 0 && !ADD) row_step<T, SLAB_B, HELD, true>(d, x, b, turned, k);
     else row_step<T, SLAB_B, HELD, false>(d, x, b, turned, k);
   }
 }
@@ -68,39 +69,57 @@ template<class T, int SLAB, int HELD, int N, int M> DEVICE void weights_by_colum
   for (int k = 0; k < SLAB / 16; k++) weights_step<T, SLAB, HELD>(d, p, v, corner, k);
 }
 
+// ---- operands in parts, which add up to them: products of parts, the small ones first; those that do not count are left out
+
+// PART_A, PART_B: the bytes of a part; A, B: how many there are
+template<class T, int STEPS, int SLAB_A, int SLAB_B, int HELD, int A, int PART_A, int B, int PART_B, int PARTS, int N>
+DEVICE void parts_by_rows(float (&d)[N], u32 a, u32 corner, u32 b, u32 turned) {
+#pragma unroll 1
+  for (int x = A - 1; x >= 0; x--) {
+#pragma unroll 1
+    for (int y = least<int>(B, PARTS - x) - 1; y >= 0; y--)
+      rows_by_rows<T, STEPS, SLAB_A, SLAB_B, HELD, true, true>(d, a + x * PART_A, corner, b + y * PART_B, turned);
+  }
+}
+template<class T, int SLAB, int HELD, int N, int M> DEVICE void weights_by_parts(float (&d)[N], const u32 (&p)[M], u32 v, u32 corner, int parts, int bytes) {
+#pragma unroll 1
+  for (int y = parts - 1; y >= 0; y--) weights_by_columns<T, SLAB, HELD>(d, p, v + y * bytes, corner);
+}
+
 // ---- tiles from global memory: 8 threads per row and slab. `from`: this thread's piece of its first row; `step`: from a row to
 // the next, in elements; `left`: the rows that the tensor has from there on. What lies beyond is 0, up to a multiple of 16 columns.
 
-template<int SLAB, int WIDTH, int THREADS, bool WHOLE> DEVICE void copy_rows(u32 to, const u16* from, int step, int left) {
-  step = again(step);
+// `to`: this thread's piece of its first row; `row`: how many rows further
+template<int SLAB> DEVICE u32 place_of(u32 to, int slab, int row) { return (to + (slab * SLAB + row) * 128) ^ ((row & 7) << 4); }
+template<int WIDTH> DEVICE bool piece_is_there(int piece) { return WIDTH % 64 == 0 || piece < (WIDTH + 15) / 16 * 2; }
+template<int WIDTH> DEVICE int bytes_there(int piece) { return least<int>(16, greatest<int>(0, 2 * WIDTH - 16 * piece)); }
+template<int SLAB, int WIDTH, int THREADS> DEVICE void copy_rows(u32 to, const u16* from, int step) {
+  constexpr int full = WIDTH / 8;
   const int piece = threadIdx.x & 7, first = threadIdx.x >> 3;
+  step = again(step);
 #pragma unroll
   for (int row = 0; row < SLAB; row += THREADS / 8) {
 #pragma unroll
     for (int slab = 0; slab * 64 < WIDTH; slab++) {
-      constexpr int pieces = (WIDTH + 15) / 16 * 2, full = WIDTH / 8;
-      if ((SLAB % (THREADS / 8) == 0 || row + first < SLAB) && (pieces >= 8 * (slab + 1) || 8 * slab + piece < pieces)) {
-        const u32 place = to + (slab * SLAB + row) * 128;
+      if ((SLAB % (THREADS / 8) == 0 || row + first < SLAB) && (full >= 8 * (slab + 1) || piece_is_there<WIDTH>(8 * slab + piece))) {
         const u16* source = from + (i64)row * step + slab * 64;
-        const bool there = full >= 8 * (slab + 1) || full == pieces || 8 * slab + piece < full;
-        if (WHOLE && full == pieces) copy_16(place, source); else copy_16(place, source, there && (WHOLE || row < left));
+        const u32 place = place_of<SLAB>(to, slab, row);
+        if (WIDTH % 16 == 0 || full >= 8 * (slab + 1)) copy_16(place, source); else copy_16(place, source, bytes_there<WIDTH>(8 * slab + piece));
       }
     }
   }
 }
-// the same, element by element, for rows that begin anywhere; `along`: from an element of a row to the next
-template<int SLAB, int WIDTH, int THREADS> DEVICE void put_rows(u32 to, const u16* from, i64 step, i64 along, int left) {
+// the last rows of a tensor, and zeros
+template<int SLAB, int WIDTH, int THREADS> DEVICE void copy_some_rows(u32 to, const u16* from, int step, int left) {
   const int piece = threadIdx.x & 7, first = threadIdx.x >> 3;
 #pragma unroll 1
   for (int row = 0; row + first < SLAB; row += THREADS / 8) {
-#pragma unroll 1
-    for (int slab = 0; slab * 64 < WIDTH; slab++) {
-      u32 x[4] = {0, 0, 0, 0};
 #pragma unroll
-      for (int k = 0; k < 8; k++) {
-        if (row < left && slab * 64 + piece * 8 + k < WIDTH) x[k / 2] |= (u32)from[row * step + (slab * 64 + k) * along] << (16 * (k & 1));
+    for (int slab = 0; slab * 64 < WIDTH; slab++) {
+      if (piece_is_there<WIDTH>(8 * slab + piece)) {
+        const int bytes = row < left ? bytes_there<WIDTH>(8 * slab + piece) : 0;
+        copy_16(place_of<SLAB>(to, slab, row), from + (i64)row * step + slab * 64, bytes);
       }
-      put_shared(to + (slab * SLAB + row) * 128, x[0], x[1], x[2], x[3]);
     }
   }
 }

@@ -13,6 +13,13 @@ STEP = 1 << 31
 """Steps between rows of 16-byte pieces are below this, in elements."""
 
 
+def in_pieces(source: Source, views: Mapping[str, View]) -> frozenset[str]:
+    """The parameters of the program that cannot be copied 16 bytes at a time."""
+    given = source.structure.kernel.tensors
+    wide = {n: f for n, f in source.wide.items() if n in given}
+    return frozenset(n for n, feature in wide.items() if _narrow(n, views[n], feature))
+
+
 def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
     """Why the kernel cannot take these tensors, or None."""
     lengths = [n for v in views.values() for n in v.shape]
@@ -34,8 +41,8 @@ def _narrow(name: str, view: View, feature: int) -> str | None:
     return None
 
 
-def blocks(source: Source, sizes: Mapping[str, Number]) -> int:
-    """The blocks of a launch: one per tile."""
+def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:
+    """The blocks of a launch: one per tile, however many processors there are."""
     s = source.structure
     tiles = 1
     for axis, n in s.grid.axes:

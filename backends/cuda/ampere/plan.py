@@ -26,6 +26,9 @@ WIDEST = 256
 RESERVE = 20
 """Registers for addresses, row values and what is under way, at least."""
 
+COMFORT = 84
+"""Registers beside those for tiles with which nothing needs to be saved."""
+
 
 @dataclass(frozen=True)
 class Room:
@@ -53,6 +56,12 @@ class Plan:
         """Whether the late tiles of a window are copied after its early ones: with a single stage."""
         return self.schedule.stages == 1
 
+    @property
+    def tight(self) -> bool:
+        """Whether what is easily computed again is not kept in registers."""
+        need = fragment_registers(self.structure, self.schedule)
+        return need + COMFORT > self.schedule.registers
+
 
 def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     """The plan of a grid under a schedule, with at most `limit` bytes of shared memory. Raises Refused where none fits."""
@@ -62,15 +71,10 @@ def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
     tiles = (*s.queries, *s.rings)
-    computed = next((t for t in tiles if t.computed), None)
-    if computed is not None:
-        raise Refused(
-            f"{computed.tensor} is not read as it stands: its elements are computed or gathered"
-        )
     if any(t.width > WIDEST for t in tiles) or any(x.width > WIDEST for x in s.slots):
         raise Refused(f"a head is wider than {WIDEST}")
-    if schedule.access == "wide" and any(t.width % 8 for t in tiles):
-        raise Refused("the rows of a tile are no multiple of 16 bytes; access=narrow takes them")
+    if schedule.query == "registers" and any(q.parts > 1 for q in s.queries):
+        raise Refused("its rows are in parts, which do not stay in registers")
     need = fragment_registers(s, schedule)
     if need + RESERVE > schedule.registers:
         raise Refused(
@@ -79,6 +83,8 @@ def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     early, late = _rings(s)
     if schedule.stages == 1 and len(early) + len(late) > len(s.rings):
         raise Refused("a tile is used in both products: that needs two stages")
+    if s.chosen and schedule.stages > 2:
+        raise Refused("data decides which windows count: that takes one or two stages")
     rooms = _memory(s, schedule)
     shared = max(r.offset + r.bytes * r.count for r in rooms.values())
     if shared > limit:
@@ -95,10 +101,11 @@ def fragment_registers(s: Structure, schedule: Schedule) -> int:
     """Registers per thread for tiles: scores, which become weights, accumulators, and rows that stay in registers."""
     b, height = s.blocks[0], schedule.height
     scores = sum(h.init is None for h in b.heads) * schedule.columns
-    weights = len({t.x for t in b.tails}) * schedule.columns // 2
+    weights = len({t.x for t in b.tails}) * s.weight_parts * schedule.columns // 2
     sums = sum(padded(x.width) for x in s.slots)
     rows = sum(padded(q.width) for q in s.queries) // 2 if schedule.query == "registers" else 0
-    return (max(scores, weights) + sums + rows) * height // 32
+    both = max(scores, weights) if s.weight_parts == 1 else scores + weights
+    return (both + sums + rows) * height // 32
 
 
 def memory_bytes(s: Structure, schedule: Schedule) -> int:
@@ -121,10 +128,12 @@ def _memory(s: Structure, schedule: Schedule) -> dict[str, Room]:
     rooms: dict[str, Room] = {}
     at = 0
     for q in s.queries:
-        rooms[q.name] = Room(q.name, at, q.slabs * schedule.rows * 128, 1)
+        rooms[q.name] = Room(q.name, at, q.parts * q.slabs * schedule.rows * 128, 1)
         at += rooms[q.name].bytes
     for t in s.rings:
-        rooms[t.name] = Room(t.name, at, t.slabs * schedule.columns * 128, schedule.stages)
+        rooms[t.name] = Room(
+            t.name, at, t.parts * t.slabs * schedule.columns * 128, schedule.stages
+        )
         at += rooms[t.name].bytes * schedule.stages
     widest = max((-(-x.width // 64) for x in s.slots), default=0)
     rooms["out"] = Room("out", 0, widest * schedule.rows * 128, 1)

@@ -8,17 +8,20 @@ DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(
 // the same number; what is computed from it is computed again, and takes no registers meanwhile
 template<class T> DEVICE T again(T x) { asm volatile("" : "+r"(x)); return x; }
 
-// 16 bytes from global to shared memory, or zeros; a group is what is copied between two commits
+// a thread's number in its warp, from where the compiler does not know it
+DEVICE int lane_number() { int x; asm volatile("mov.u32 %0, %%laneid;" : "=r"(x)); return x; }
+
+// 16 bytes from global to shared memory, or some of them and zeros; a group is what is copied between two commits
 DEVICE void copy_16(u32 to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
 }
-DEVICE void copy_16(u32 to, const void* from, bool some) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(some ? 16 : 0) : "memory");
+DEVICE void copy_16(u32 to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template<int PENDING> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory"); }
-DEVICE void put_shared(u32 a, u32 x) { asm volatile("st.shared.u32 [%0], %1;" :: "r"(a), "r"(x) : "memory"); }
-DEVICE void put_shared(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
+DEVICE void shared_word(u32 a, u32 x) { asm volatile("st.shared.u32 [%0], %1;" :: "r"(a), "r"(x) : "memory"); }
+DEVICE void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3) : "memory");
 }
 DEVICE uint4 get_shared(u32 a) {

@@ -23,8 +23,7 @@ class Schedule:
     `columns`: the window of the streamed axis. `stages`: buffers per streamed tensor; with one, the keys of the next window
     arrive while the values are multiplied. `query`: where the rows of the first product stay. `blocks`: how many blocks are
     to fit a multiprocessor, which bounds the registers. `order`: tiles as they come (`static`), or those with the most
-    windows first (`longest`), in sections of `section` heads that share the L2 cache. `access`: copies of 16 bytes
-    (`wide`), or of single elements (`narrow`), which any strides allow. `relax`: maxima may be stale.
+    windows first (`longest`), in sections of `section` heads that share the L2 cache. `relax`: maxima may be stale.
     """
 
     warps: int = 4
@@ -35,7 +34,6 @@ class Schedule:
     blocks: int = 2
     order: Literal["static", "longest"] = "static"
     section: int = 8
-    access: Literal["wide", "narrow"] = "wide"
     relax: bool = True
 
     @property
@@ -77,7 +75,6 @@ class Schedule:
         for name, value, known in (
             ("query", self.query, ("shared", "registers")),
             ("order", self.order, ("static", "longest")),
-            ("access", self.access, ("wide", "narrow")),
         ):
             if value not in known:
                 raise ArgumentError(f"schedule: {name} is {value}, expected {' or '.join(known)}")

@@ -194,7 +194,7 @@ class Analysis:
 
     def _factor(self, op: Op) -> float | None:
         """The positive factor of a masked value, which need not be applied before it is stored: c · -inf is -inf."""
-        if not isinstance(op, Map) or not _masked(op) or len(set(op.args[1:])) != 2:
+        if not isinstance(op, Map) or not is_masked(op) or len(set(op.args[1:])) != 2:
             return None
         (x,) = (y for y in op.args[1:] if y != -math.inf)
         inner = self.defs.get(str(x))
@@ -295,7 +295,7 @@ class Analysis:
 
         These are stored values with a mask of their own, or else the heads. Empty: each reduction guards itself.
         """
-        masked = [n for n in self.keep if _masked(self.defs[n])]
+        masked = [n for n in self.keep if is_masked(self.defs[n])]
         heads = [h for h, array in self.arrays.items() if array not in self.keep.values()]
         for cut in (frozenset(masked), frozenset([*masked, *heads])):
             if cut and all(self._harmless(r, cut) for r in self._sinks()):
@@ -367,6 +367,6 @@ class Analysis:
         return set(op.result.type.axes) == {self.structure.row, self.structure.stream}
 
 
-def _masked(op: Op) -> bool:
+def is_masked(op: Op) -> bool:
     """Whether an op replaces elements by -inf."""
     return isinstance(op, Map) and op.fn == "select" and -math.inf in op.args[1:]

@@ -43,7 +43,7 @@ class BlockEmitter(Analysis):
     def begin(self) -> None:
         """Cuts the heads off at the axis's end, and guesses the maxima of a first window."""
         columns = self.structure.columns
-        for h in sorted(self.cut - set(self.keep)):
+        for h in sorted(self.cut & self.arrays.keys() - self.keep.keys()):
             array = self.arrays[h]
             self.out.add("#pragma unroll")
             with self.out.block(f"for (int c = 0; c < {columns // 8}; c++) EACH"):

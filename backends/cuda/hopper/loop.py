@@ -120,7 +120,7 @@ class FragmentLoop:
         """The maximum of a value over its first 8 columns, as a guess of that over all."""
         out = self.out
         part = self.names.fresh("guess")
-        out.add(f"float {part}[4];")
+        out.add(f"float {part}[{2 * self.held}];")
         out.add("const int c = 0;")
         self.mark = len(out.lines), out.depth
         with out.block("EACH"):

@@ -17,7 +17,8 @@ greatest narrow word block chosen most_heads next_origin counting send held last
 first loaded late ahead window windows
 origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh w n b8 b16 b32 four width
 section place taken probe redo counter start head got right slot row_tiles out_place out_row out_here
-out_column part out_lane corner turned copied next stage free end factor start_0 start_1 start_2 start_3 windows_0
+out_column part out_lane corner turned position piece thread to kind tried coming few windows_at next_window
+end next stage free factor start_0 start_1 start_2 start_3 windows_0
 windows_1 windows_2 windows_3 begin_0
 begin_1 begin_2 begin_3 crew piece line spot inside tile_place
 upper all_bits first_line own_spot own_inside step source

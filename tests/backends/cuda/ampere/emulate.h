@@ -1,34 +1,40 @@
 // A multiprocessor with mma.sync on one CPU thread. Asynchronous copies arrive at once or as late as they may, at random.
 #include "../hopper/emulate.h"
 
-struct uint4 { u32 x, y, z, w; };
 template<class T> inline T again(T x) { return x; }
+#define THREAD threadIdx.x
+inline int lane_number() { return threadIdx.x % 32; }
 
-struct Piece { u32 to; const void* from; bool some; };
-inline std::map<int, std::deque<std::vector<Piece>>> pieces;   // by thread, by group; the last group is open
-inline int pieces_block = -1;
-inline std::deque<std::vector<Piece>>& my_pieces() {
-  if (pieces_block != blockIdx.x) { pieces.clear(); pieces_block = blockIdx.x; }
-  auto& mine = pieces[threadIdx.x];
+struct Late { u32 to; const void* from; int bytes; };
+inline std::map<int, std::deque<std::vector<Late>>> late_copies;   // by thread, by group; the last group is open
+inline int late_block = -1;
+inline std::deque<std::vector<Late>>& my_late() {
+  if (late_block != blockIdx.x) { late_copies.clear(); late_block = blockIdx.x; }
+  auto& mine = late_copies[threadIdx.x];
   if (mine.empty()) mine.emplace_back();
   return mine;
 }
-inline void arrive_piece(const Piece& p) {
-  if (p.to % 16 || (p.some && (u64)p.from % 16)) fail("a copy of 16 bytes is not aligned");
-  if (p.some) memcpy(arena + p.to, p.from, 16); else memset(arena + p.to, 0, 16);
+inline void arrive_late(const Late& p) {
+  if (p.to % 16 || (p.bytes && (u64)p.from % 16)) fail("a copy of 16 bytes is not aligned");
+  memset(arena + p.to, 0, 16);
+  if (p.bytes) memcpy(arena + p.to, p.from, p.bytes);
 }
-inline void copy_16(u32 to, const void* from, bool some = true) {
-  const Piece p{to, from, some};
-  auto& mine = my_pieces();
-  if (draw(2)) arrive_piece(p); else mine.back().push_back(p);
+inline void copy_16(u32 to, const void* from, int bytes = 16) {
+  const Late p{to, from, bytes};
+  auto& mine = my_late();
+  if (draw(2)) arrive_late(p); else mine.back().push_back(p);
 }
-inline void copies_commit() { my_pieces().emplace_back(); }
+inline void copies_commit() { my_late().emplace_back(); }
 template<int PENDING> inline void copies_wait() {
-  auto& mine = my_pieces();
-  while ((int)mine.size() - 1 > PENDING) { for (auto& p : mine.front()) arrive_piece(p); mine.pop_front(); }
+  auto& mine = my_late();
+  while ((int)mine.size() - 1 > PENDING) { for (auto& p : mine.front()) arrive_late(p); mine.pop_front(); }
 }
-inline void put_shared(u32 a, u32 x) { memcpy(arena + a, &x, 4); }
-inline void put_shared(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) { const u32 x[4] = {x0, x1, x2, x3}; memcpy(arena + a, x, 16); }
+inline void word_now(u32 a, u32 x) { memcpy(arena + a, &x, 4); }
+inline void piece_now(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) { const u32 x[4] = {x0, x1, x2, x3}; memcpy(arena + a, x, 16); }
+#define shared_word word_now     // no bulk copy reads these
+#define shared_piece piece_now
+inline void pieces_now() { pieces_copied(); written_for_copies(); }
+#define pieces_copied pieces_now
 inline uint4 get_shared(u32 a) { uint4 x; memcpy(&x, arena + a, 16); return x; }
 
 inline u16 shared_element(u32 a) { u16 x; memcpy(&x, arena + a, 2); return x; }

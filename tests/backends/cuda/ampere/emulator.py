@@ -51,4 +51,4 @@ def run(
 
     Raises RuntimeError where it hangs.
     """
-    return emulator.launch(build(source), source, arrays, sizes, blocks(source, sizes), seed)
+    return emulator.launch(build(source), source, arrays, sizes, blocks(source, sizes, 1), seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,22 @@ def run(
     placed, sources = tiles(
         kernel, dtype, sizes, pieces=pieces, packed=packed, workers=workers, **changes
     )
-    known: dict[str, Any] = {**sizes, **(scalars or {})}
+
+    def launch(n: int, memory: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> None:
+        emulator.run(sources[n], memory, known, seed=seed, processors=processors)
+
+    return completed(placed, sources, launch, arrays, {**sizes, **(scalars or {})})
+
+
+def completed(
+    placed: Kernel,
+    fitting: Collection[int],
+    launch: Callable[[int, Mapping[str, np.ndarray], Mapping[str, Any]], None],
+    arrays: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+    """The outputs of a program in tiles: `launch` runs the grids that are fitting, the interpreter the others."""
+    known: dict[str, Any] = dict(sizes)
     for name, a in placed.arguments.items():
         if name not in known and a.default is not None:
             known[name] = evaluate(a.default, known)
@@ -76,12 +91,11 @@ def run(
         )
     buffers = call.buffers(placed, known)
     memory |= {n: np.zeros(shape, numpy_dtype(t)) for n, (t, shape) in buffers.items()}
-    grids = [op for op in placed.body if isinstance(op, Grid)]
-    for n, grid in enumerate(grids):
-        if n in sources:
-            emulator.run(sources[n], memory, known, seed=seed, processors=processors)
-            continue
-        memory |= _interpreted(placed, grid, memory, known)
+    for n, grid in enumerate(op for op in placed.body if isinstance(op, Grid)):
+        if n in fitting:
+            launch(n, memory, known)
+        else:
+            memory |= _interpreted(placed, grid, memory, known)
     return {o.name: memory[o.name] for o in placed.outputs}
 
 

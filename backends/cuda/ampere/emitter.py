@@ -1,0 +1,51 @@
+"""What this package offers as an emitter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilec.backends.cuda.ampere import plan
+from tilec.backends.cuda.ampere.compile import cutting, schedules, sources, steps, tiles
+from tilec.backends.cuda.ampere.launch import blocks, in_pieces, refusal
+from tilec.backends.cuda.ampere.schedule import Schedule
+from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.hopper.launch import parameters
+from tilec.backends.cuda.hopper.schedule import changed
+from tilec.backends.cuda.hopper.schedule import fields as fields_of
+
+name = "ampere"
+seconds = None
+"""There is no cost model of its own."""
+
+
+def fields() -> Mapping[str, str]:
+    """The fields of a schedule and their types."""
+    return fields_of(Schedule)
+
+
+def check(fields: Mapping[str, object]) -> None:
+    """Raises ArgumentError for fields that no schedule has."""
+    changed(Schedule(), fields)
+
+
+def show(source: Source) -> str:
+    """The plan of a kernel as text."""
+    return plan.show(source.plan)
+
+
+__all__ = [
+    "blocks",
+    "check",
+    "cutting",
+    "fields",
+    "in_pieces",
+    "name",
+    "parameters",
+    "refusal",
+    "schedules",
+    "seconds",
+    "show",
+    "sources",
+    "steps",
+    "tiles",
+]

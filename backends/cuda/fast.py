@@ -1,0 +1,124 @@
+"""The emitters for grids that look like attention, and what they are asked.
+
+Each is a module: what makes its kernels fast is its own, what a call needs to know of them is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tilec.backends.cuda.block import Address, Parameter
+from tilec.backends.cuda.call import View
+from tilec.backends.cuda.online import Online
+from tilec.ir import Kernel
+from tilec.scalar import Number
+
+if TYPE_CHECKING:
+    from tilec.backends.cuda.hopper.source import Launched
+    from tilec.ceilings import Ceilings
+    from tilec.passes.split import Options
+    from tilec.pipeline import Pipeline
+    from tilec.traffic import Alike
+
+HOPPER = "sm_90a"
+"""The architecture that `hopper` makes code for; `ampere` makes it for all."""
+NAMES = ("hopper", "ampere")
+"""The emitters, the fastest first."""
+
+Fields = Mapping[str, object]
+
+
+class Cost(Protocol):
+    """What a grid should take, in seconds, by its plan and its tiles."""
+
+    def __call__(
+        self, plan: Any, tiles: Sequence[Alike], env: Mapping[str, Number], roof: Ceilings, /
+    ) -> float: ...
+
+
+class Emitter(Protocol):
+    """An emitter. Its schedules are its own."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fields(self) -> Mapping[str, str]:
+        """The fields of a schedule and their types."""
+        ...
+
+    def check(self, fields: Fields) -> None:
+        """Raises ArgumentError for fields that no schedule has."""
+        ...
+
+    def schedules(self, online: Online, arch: str) -> Iterator[Any]:
+        """The schedules to try, the best first, with the fields that are asked for. Raises Refused where no grid fits."""
+        ...
+
+    def tiles(self, online: Online, schedule: Any) -> Kernel:
+        """The placed tile IR under a schedule."""
+        ...
+
+    def steps(self, online: Online, schedule: Any) -> Pipeline:
+        """The passes that make these tiles."""
+        ...
+
+    def cutting(self, schedule: Any, processors: int) -> Options:
+        """How a streamed axis is cut in pieces for so many multiprocessors."""
+        ...
+
+    def sources(
+        self, online: Online, kernel: Kernel, schedule: Any, arch: str
+    ) -> Mapping[int, Launched | str]:
+        """For each grid of a placed kernel: its source, or why it has none."""
+        ...
+
+    def show(self, source: Any) -> str:
+        """The plan of a kernel as text."""
+        ...
+
+    @property
+    def seconds(self) -> Cost | None:
+        """The cost model, if there is one."""
+        ...
+
+    def refusal(
+        self, source: Any, views: Mapping[str, View], sizes: Mapping[str, Number]
+    ) -> str | None:
+        """Why a kernel cannot take these tensors, or None."""
+        ...
+
+    def in_pieces(self, source: Any, views: Mapping[str, View]) -> frozenset[str]:
+        """The tensors that a kernel cannot bring as it does: another one is made, where they are `scattered`."""
+        ...
+
+    def blocks(self, source: Any, sizes: Mapping[str, Number], processors: int) -> int:
+        """The blocks of a launch."""
+        ...
+
+    def parameters(
+        self,
+        source: Any,
+        views: Mapping[str, View],
+        sizes: Mapping[str, Number],
+        places: Mapping[str, Address],
+        words: Address,
+    ) -> tuple[Parameter, ...]:
+        """The parameters of a launch."""
+        ...
+
+
+def emitter(name: str) -> Emitter:
+    """An emitter by name."""
+    if name == "hopper":
+        import tilec.backends.cuda.hopper.emitter as hopper
+
+        return hopper
+    import tilec.backends.cuda.ampere.emitter as ampere
+
+    return ampere
+
+
+def makers(arch: str) -> list[Emitter]:
+    """The emitters that make code for an architecture, the fastest first."""
+    return [emitter(n) for n in NAMES if n != "hopper" or arch == HOPPER]

@@ -1,0 +1,178 @@
+"""Kernels on mma.sync, run on the CPU with copies as late as they may be, against the interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilec
+from tests.backends.cuda.ampere import emulator, running
+from tests.backends.cuda.hopper import emulator as building
+from tests.backends.cuda.hopper.running import error
+
+pytestmark = pytest.mark.skipif(
+    not building.available(), reason="no g++ here to build the emulator"
+)
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+LIMIT = {"bf16": 5e-3, "f16": 7e-4}
+Sizes = dict[str, int]
+
+CASES: list[tuple[str, str, Sizes, dict[str, object]]] = [
+    ("causal", "bf16", {"B": 1, "H": 3, "M": 75, "N": 95, "D": 48, "E": 80}, {}),
+    ("causal", "f16", {"B": 2, "H": 1, "M": 70, "N": 40, "D": 24, "E": 40}, {"stages": 1}),
+    (
+        "causal",
+        "bf16",
+        {"B": 1, "H": 1, "M": 70, "N": 150, "D": 128, "E": 128},
+        {"height": 32, "columns": 64, "stages": 1, "blocks": 4},
+    ),
+    (
+        "naive",
+        "bf16",
+        {"B": 1, "H": 1, "M": 20, "N": 130, "D": 64, "E": 64},
+        {"warps": 1, "columns": 48, "stages": 3, "query": "registers"},
+    ),
+    ("document", "bf16", {"B": 2, "H": 1, "N": 150, "D": 32, "E": 32}, {}),
+    ("document", "bf16", {"B": 2, "H": 1, "N": 150, "D": 32, "E": 32}, {"stages": 1}),
+    ("gemma2", "bf16", {"B": 1, "H": 4, "HK": 2, "M": 70, "N": 80, "D": 32, "E": 32}, {}),
+    ("differential", "bf16", {"B": 1, "H": 2, "M": 50, "N": 60, "D": 16, "E": 32}, {}),
+    ("alibi", "bf16", {"B": 1, "H": 2, "M": 75, "N": 95, "D": 32, "E": 32}, {}),
+    ("mla", "bf16", {"B": 1, "H": 2, "M": 40, "N": 70, "C": 64, "R": 32}, {"stages": 2}),
+    ("pair_bias", "bf16", {"B": 2, "H": 1, "N": 50, "D": 32, "E": 32}, {}),
+    ("sink", "f16", {"B": 1, "H": 4, "HK": 2, "M": 50, "N": 70, "D": 32, "E": 32}, {}),
+    ("sigmoid", "bf16", {"B": 1, "H": 1, "M": 50, "N": 70, "D": 32, "E": 32}, {}),
+]
+
+
+def prepared(name: str, dtype: str, sizes: Sizes) -> tuple[tilec.Kernel, dict[str, Any]]:
+    """An example and data for it."""
+    kernel = tilec.load(EXAMPLES / f"{name}.tile")
+    return kernel, kernel.sample(3, dtype=dtype, **{d: sizes[d] for d in kernel.dims})
+
+
+def expected(kernel: tilec.Kernel, arrays: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    """What the interpreter gives."""
+    out = kernel.reference(*arrays.values())
+    return out if isinstance(out, tuple) else (out,)
+
+
+@pytest.mark.parametrize(("name", "dtype", "sizes", "schedule"), CASES)
+def test_examples(name: str, dtype: str, sizes: Sizes, schedule: dict[str, object]) -> None:
+    kernel, arrays = prepared(name, dtype, sizes)
+    got, again = running.run(kernel, arrays, dtype, sizes, **{**running.SMALL, **schedule})
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert error(g, r) < LIMIT[dtype]
+    assert not again
+
+
+ATTEND = """
+kernel attend(Q[B, M, D], K[B, N, D], V[B, N, E]) -> O[b, i, e]:
+    S = sum[d](Q[b, i, d] * K[b, j, d]) / sqrt(D)
+    O = sum[j](softmax[j](S if j <= i + N - M else -inf) * V[b, j, e])
+"""
+
+
+def laid_out(shape: tuple[int, ...], order: str, seed: int) -> np.ndarray:
+    """Random bf16 elements of a shape, in memory in another order of its dimensions."""
+    from tilec.arrays import numpy_dtype
+
+    places = [order.index(x) for x in "bnd"]
+    stored = np.random.default_rng(seed).standard_normal([shape["bnd".index(x)] for x in order])
+    return stored.astype(numpy_dtype("bf16")).transpose(places)
+
+
+@pytest.mark.parametrize(
+    ("order", "d", "pieces"),
+    [("nbd", 24, ""), ("ndb", 24, "KV"), ("bdn", 17, "QKV"), ("bnd", 1, "QKV")],
+)
+def test_any_strides_and_head_sizes(order: str, d: int, pieces: str) -> None:
+    """Rows of 16-byte pieces are copied as such wherever they begin; any others element by element."""
+    sizes = {"B": 2, "M": 37, "N": 45, "D": d, "E": d}
+    kernel = tilec.compile(ATTEND)
+    arrays: dict[str, Any] = {
+        n: laid_out((2, sizes[rows], d), order, k)
+        for k, (n, rows) in enumerate({"Q": "M", "K": "N", "V": "N"}.items())
+    }
+    if pieces == "KV":
+        arrays["Q"] = laid_out((2, 37, d), "bnd", 0)
+    scattered = frozenset(pieces)
+    got, _ = running.run(kernel, arrays, "bf16", sizes, pieces=scattered, **running.SMALL)
+    assert error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (33, 1), (1, 70), (40, 0)])
+def test_few_rows_and_keys(lengths: tuple[int, int]) -> None:
+    """Also rows that see no key: their results are 0."""
+    m, n = lengths
+    sizes = {"B": 1, "M": m, "N": n, "D": 16, "E": 16}
+    kernel = tilec.compile(ATTEND)
+    arrays = kernel.sample(2, dtype="bf16", **sizes)
+    got, _ = running.run(kernel, arrays, "bf16", sizes, **running.SMALL)
+    assert error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+@pytest.mark.parametrize("query", ["shared", "registers"])
+def test_growing_maxima_take_the_exact_program(query: str) -> None:
+    sizes = {"B": 1, "H": 1, "M": 40, "N": 150, "D": 32, "E": 32}
+    kernel, arrays = prepared("naive", "bf16", sizes)
+    arrays["K"] = (arrays["K"].astype(float) * np.linspace(1, 60, 150)[:, None]).astype(
+        arrays["K"].dtype
+    )
+    got, _ = running.run(kernel, arrays, "bf16", sizes, **{**running.SMALL, "query": query})
+    assert error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+def test_guesses_know_where_the_axis_ends() -> None:
+    """Scores far below 0, and fewer keys than a window has columns: zeros beyond the end are no maxima."""
+    sizes = {"B": 1, "H": 1, "M": 20, "N": 5, "D": 16, "E": 16}
+    kernel, arrays = prepared("naive", "bf16", sizes)
+    arrays["Q"] = np.full_like(arrays["Q"], 10)
+    arrays["K"] = (-np.abs(arrays["K"].astype(float)) - 10).astype(arrays["K"].dtype)
+    got, _ = running.run(kernel, arrays, "bf16", sizes, **running.SMALL)
+    assert error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+def test_what_is_absent_asks_for_the_exact_kernel() -> None:
+    sizes = {"B": 1, "H": 1, "M": 40, "N": 40, "D": 16, "E": 16}
+    kernel, arrays = prepared("causal", "bf16", sizes)
+    _, asked = running.run(kernel, arrays, "bf16", sizes, **running.SMALL)
+    assert not asked
+    arrays["V"] = arrays["V"].copy()
+    arrays["V"][..., 30, 3] = np.nan
+    got, asked = running.run(kernel, arrays, "bf16", sizes, **running.SMALL)
+    assert asked
+    assert np.isnan(got["O"].astype(float)[..., 30:, 3]).all()
+
+
+MISTAKES = {
+    "a tile is read before it is there": "copies_wait<0>();",
+    "a tile is overwritten while it is read": "__syncthreads();",
+    "rows end where the tensor does": " - position;",
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_noticed(mistake: str) -> None:
+    sizes = {"B": 1, "H": 1, "M": 64, "N": 200, "D": 16, "E": 16}
+    kernel, arrays = prepared("naive", "bf16", sizes)
+    begun = running.online(kernel, "bf16", sizes)
+    _, sources, _ = running.tiles(begun, **{**running.SMALL, "stages": 2})
+    _, begin, text = sources[0].text.partition('extern "C" __global__')
+    assert MISTAKES[mistake] in text
+    header = sources[0].text[: -len(begin + text)]
+    wrong = header + begin + text.replace(MISTAKES[mistake], ";")
+    broken = dataclasses.replace(sources[0], text=wrong)
+    want = expected(kernel, arrays)[0]
+    room = np.full((1, 1, 264, 16), np.nan, arrays["V"].dtype)  # beyond 200 rows it is another's
+    room[:, :, :200] = arrays["V"]
+    for seed in range(5):
+        memory = {**arrays, "V": room[:, :, :200], "O": np.zeros_like(arrays["Q"])}
+        emulator.run(broken, memory, sizes, seed=seed + 1)
+        if error(memory["O"], want) > LIMIT["bf16"]:
+            return
+    pytest.fail("nothing was noticed")

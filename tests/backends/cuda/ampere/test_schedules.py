@@ -1,0 +1,150 @@
+"""Schedules of the kernels on mma.sync: what is tried, what fits, and what the compiler makes of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+import tilec
+from tests.backends.cuda.ampere import running
+from tests.programs import CAUSAL
+from tilec.backends.cuda import arch as architectures
+from tilec.backends.cuda import nvrtc, target
+from tilec.backends.cuda.ampere import compile as ampere
+from tilec.backends.cuda.ampere import plan as plans
+from tilec.backends.cuda.ampere.schedule import Schedule
+from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.online import Online
+from tilec.errors import ArgumentError, UnsupportedError
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+ALL = bool(os.environ.get("TILEC_CUDA_ALL"))
+"""Whether kernels are compiled for many architectures and sizes (minutes); else for some."""
+
+
+def compiler() -> bool:
+    """Whether NVRTC can be loaded."""
+    try:
+        nvrtc.version()
+    except UnsupportedError:
+        return False
+    return True
+
+
+def begun(width: int) -> Online:
+    """Causal attention of a width."""
+    sizes = {"B": 1, "H": 1, "M": 4096, "N": 4096, "D": width, "E": width}
+    return running.online(tilec.load(EXAMPLES / "causal.tile"), "bf16", sizes)
+
+
+def tried(width: int, arch: str) -> list[Schedule]:
+    """The schedules that are tried for causal attention."""
+    return list(ampere.schedules(begun(width), arch))
+
+
+def code(name: str, width: int, arch: str, **schedule: object) -> target.Code:
+    """The code of an example."""
+    kernel = tilec.load(EXAMPLES / f"{name}.tile", target=f"cuda:{arch}", schedule=schedule)
+    wide = {"M": 4096, "N": 4096, "D": width, "E": width}
+    return kernel.gpu_code(dtype="bf16", **{d: n for d, n in wide.items() if d in kernel.dims})
+
+
+@pytest.mark.parametrize(
+    ("width", "arch", "rows", "columns", "stages"),
+    [
+        (64, "sm_80", 128, 64, 2),
+        (128, "sm_80", 128, 64, 1),
+        (128, "sm_100a", 128, 64, 2),
+        (128, "sm_86", 128, 32, 1),
+        (256, "sm_80", 64, 48, 1),
+        (256, "sm_89", 128, 32, 1),
+        (256, "sm_90", 64, 64, 1),
+    ],
+)
+def test_the_best_schedule_that_fits_comes_first(
+    width: int, arch: str, rows: int, columns: int, stages: int
+) -> None:
+    first = tried(width, arch)[0]
+    assert (first.rows, first.columns, first.stages) == (rows, columns, stages)
+
+
+@pytest.mark.parametrize("width", [8, 64, 72, 128, 200, 256])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_120a"])
+def test_what_is_tried_fits(width: int, arch: str) -> None:
+    schedules = tried(width, arch)
+    assert len(schedules) == len(set(schedules)) > 3
+    for s in schedules:
+        threads = s.threads * s.blocks
+        assert threads * s.registers <= 65536
+    online = begun(width)
+    for s in (schedules[0], schedules[-1]):
+        (source,) = ampere.sources(online, ampere.tiles(online, s), s, arch).values()
+        assert isinstance(source, Source)
+        assert architectures.resident(arch, source.shared) >= s.blocks
+
+
+def test_rooms_do_not_overlap() -> None:
+    for name in ("causal", "differential", "mla", "document"):
+        kernel = tilec.load(EXAMPLES / f"{name}.tile")
+        sizes = {d: kernel._source.sizes[d] for d in kernel.dims}
+        _, sources, _ = running.tiles(running.online(kernel, "bf16", sizes))
+        for source in sources.values():
+            rooms = [r for n, r in source.plan.rooms.items() if n != "out"]
+            for a, b in itertools.pairwise(sorted(rooms, key=lambda r: r.offset)):
+                assert a.offset + a.bytes * a.count <= b.offset
+            assert source.shared == max(
+                r.offset + r.bytes * r.count for r in source.plan.rooms.values()
+            )
+            assert f"shared {source.shared} bytes" in plans.show(source.plan)
+
+
+MATRIX = [(d, a) for d in (8, 40, 64, 72, 96, 128, 192, 256) for a in ("sm_80", "sm_86", "sm_120a")]
+
+
+@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@pytest.mark.parametrize(
+    ("width", "arch"), MATRIX if ALL else [(64, "sm_80"), (128, "sm_80"), (256, "sm_86")]
+)
+def test_the_first_schedule_keeps_everything_in_registers(width: int, arch: str) -> None:
+    made = code("causal", width, arch)
+    assert made.emitter == "ampere"
+    assert str(tried(width, arch)[0]) in made.note
+    (source,) = made.fast.values()
+    (image,) = target.compiled(made)
+    use = image.usage[source.name]
+    assert use.registers <= source.plan.schedule.registers
+    assert (use.shared, use.stack, use.spill_stores, use.spill_loads) == (0, 0, 0, 0)
+    assert not image.warnings
+
+
+def test_the_emitter_is_chosen_and_named() -> None:
+    kernel = tilec.compile(CAUSAL, target="cuda:sm_80")
+    single = kernel.gpu_code(dtype="f32", M=64, N=64, D=64, E=64)
+    assert single.emitter == "simt"
+    assert "not ampere: " in single.text.split("\n")[0]
+    half = kernel.gpu_code(dtype="f16", M=64, N=64, D=64, E=64)
+    assert half.emitter == "ampere"
+    assert half.plans
+    assert half.plans[0].startswith("plan causal")
+    asked = tilec.compile(CAUSAL, target="cuda:sm_90a", schedule={"emitter": "ampere"})
+    assert asked.gpu_code(dtype="f16", M=64, N=64, D=64, E=64).emitter == "ampere"
+
+
+def test_schedules_are_checked() -> None:
+    for fields, said in (
+        ({"columns": 20}, "columns is 20"),
+        ({"height": 8}, "height is 8"),
+        ({"warps": 3}, "warps is 3"),
+        ({"query": "here"}, "query is here"),
+        ({"warpgroups": 2}, "no field 'warpgroups'; it has emitter, warps, height"),
+        ({"emitter": "simt", "columns": 32}, "emitter simt has no field 'columns'"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            tilec.compile(CAUSAL, target="cuda:sm_80", schedule=fields)
+    with pytest.raises(ArgumentError, match=r"fragments take .* registers"):
+        code("naive", 128, "sm_80", columns=256)
+    with pytest.raises(ArgumentError, match="it makes code for sm_90a only"):
+        code("naive", 64, "sm_80", emitter="hopper")
