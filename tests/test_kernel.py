@@ -443,3 +443,20 @@ def test_jax(causal):
         causal(*t, out=jax.numpy.zeros((1, 2, 20, 12)))
     with pytest.raises(tilec.ArgumentError, match="argument Q: .* tracing"):
         jax.jit(lambda x: causal(x, *t[1:]))(t[0])
+
+
+@pytest.mark.parametrize(
+    "mask", ["j - i < n", "i - j <= n", "abs(i - j) <= n", "j <= n", "i < n", "-j > n"]
+)
+def test_scalars_at_the_ends_of_64_bits(mask):
+    """No bound of a loop may need more than 64 bits where the program does not."""
+    text = f"""
+kernel far(Q[M, D], K[N, D], n: int) -> O[i, d]:
+    S = sum[d](Q[i, d] * K[j, d]) if {mask} else -inf
+    O = sum[j](softmax[j](S) * K[j, d])
+"""
+    rng = np.random.default_rng(0)
+    q, k = (rng.standard_normal((n, 4), dtype=np.float32) for n in (9, 300))
+    cpu, reference = (tilec.compile(text, target=t) for t in ("cpu", "reference"))
+    for n in (2**63 - 1, 2**63 - 9, 40, -(2**63), -(2**63) + 1):
+        np.testing.assert_allclose(cpu(q, k, n=n), reference(q, k, n=n), 1e-4, 1e-4)

@@ -149,6 +149,16 @@ def test_torch_tensors_that_look_alike(total, torch):
         total(torch.empty(3, 5, device="meta"))
 
 
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer")
+def test_no_result_is_written_to_a_fake_tensor(total, torch):
+    fake = pytest.importorskip("torch._subclasses.fake_tensor")
+    x = torch.from_numpy(array())
+    total(x)
+    with fake.FakeTensorMode(), pytest.raises(ArgumentError, match="memory of its own"):
+        total(x)
+    assert total(x[:0]).shape == total(x[:0]).shape == (0,)
+
+
 def test_a_tensor_that_needs_a_gradient_is_refused(total, torch):
     x = torch.from_numpy(array())
     for _ in range(2):

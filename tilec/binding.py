@@ -24,6 +24,15 @@ class Bound:
     extents: dict[str, int]
 
 
+FAR = 1 << 62
+"""Between whole numbers of this magnitude and the ends of 64 bits lie more positions than any axis has."""
+
+
+def far(scalars: Mapping[str, Number]) -> bool:
+    """Whether a sum of some scalar and a few positions may not fit 64 bits."""
+    return any(isinstance(x, int) and abs(x) > FAR for x in scalars.values())
+
+
 def by_name(
     kernel: Kernel, tensors: Sequence[object], named: Mapping[str, object]
 ) -> dict[str, object]:

@@ -319,16 +319,18 @@ class Kernel:
         chosen = None if tile else rows.choose(online, known, pipeline.target_of(target))
         extents = chosen.extents if chosen else tile
         fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
-        key += (*fixed.items(), *extents.items(), *schedule.items())
-        tiles = self._in_tiles(key, online, pipeline.tile_pipeline(fixed, extents, target))
+        far = binding.far(bound.scalars)
+        key += (*fixed.items(), *extents.items(), *schedule.items(), far)
+        steps = pipeline.tile_pipeline(fixed, extents, target, far=far)
+        tiles = self._in_tiles(key, online, steps)
         workers = backend.workers(target, schedule)
         split = pipeline.module("split")
         if workers and split.few(tiles, known, split.Options(workers=workers)):
             key += ("workers", workers)
-            steps = pipeline.tile_pipeline(fixed, extents, target, workers)
+            steps = pipeline.tile_pipeline(fixed, extents, target, workers, far=far)
             tiles = self._in_tiles(key, online, steps)
         if key not in self._ready:
-            before = None if tile else (online, sizes)
+            before = None if tile or far else (online, sizes)
             runner = backend.runner(tiles, target, schedule, before, tuned is not None, chosen)
             self._ready[key] = tiles, runner
         return self._ready[key]

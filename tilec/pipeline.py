@@ -145,11 +145,15 @@ def tile_pipeline(
     extents: Mapping[str, int],
     target: str = "cpu",
     workers: int | None = None,
+    *,
+    far: bool = False,
 ) -> Pipeline:
     """From groups to tiles for a target. `sizes`: dimensions to fix; `extents`: tile extents that the user chose; `workers`:
-    for how many a streamed axis is split, None for not at all."""
+    for how many a streamed axis is split, None for not at all; `far`: whether some scalar is as `binding.far` says."""
     steps: list[Step] = []
     for name in TILE:
+        if name == "prune" and far:
+            continue  # `j - i < n` is asked as `j < i + n`, which may not fit 64 bits
         if name == "place" and workers is not None:
             steps.append(step("split", workers=workers))
         given = {"sizes": sizes, "extents": extents, "target": target_of(target)}

@@ -37,7 +37,7 @@ class Ready:
         for make in self.make:
             x = make()
             made.append(x)
-            addresses.append(make.address(x))
+            addresses.append(make.address(x) or make.describe(x).pointer)
         self.launch(addresses)
         return made[0] if len(made) == 1 else tuple(made)
 

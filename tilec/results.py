@@ -44,10 +44,14 @@ class Maker:
             ) from e
 
     def array(self) -> Array:
-        """The same, and its description."""
+        """The same, as its description."""
+        return self.describe(self())
+
+    def describe(self, x: Any) -> Array:
+        """The description of an array that this made. Raises ArgumentError for one without memory (a fake tensor)."""
         if self.device is None:
-            return arrays.fresh(self.library, self(), self.result.dtype)
-        return gpu.fresh(self.library, self())
+            return arrays.fresh(self.library, x, self.result.dtype)
+        return gpu.fresh(self.library, x)
 
 
 def makers(outputs: Sequence[Result], tensors: Mapping[str, Array]) -> tuple[Maker, ...]:

@@ -218,7 +218,7 @@ class _Prepared:
 
     def __call__(self, addresses: Sequence[int]) -> None:
         """Runs the call on arrays at these addresses."""
-        context = self._free.pop() if self._free else self._context()
+        context = self._taken()
         words, place = context
         memory = [bytearray(size + 64) for size in self._buffers]
         if memory:
@@ -246,6 +246,13 @@ class _Prepared:
             words[slot] = address
         words[0] = words[2] = 0  # COUNTER and MISSED
         pool.run(job.worker, place, self._scratch, job.tasks, place)
+
+    def _taken(self) -> tuple[Any, int]:
+        """A context that no other call has."""
+        try:
+            return self._free.pop()
+        except IndexError:  # also where another thread has just taken the last one
+            return self._context()
 
     def _context(self) -> tuple[Any, int]:
         words = type(self._words).from_buffer_copy(self._words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.backends.cpu.lowering import check, kernel, on_cpu
 from tests.backends.cpu.test_lower import ATTENTION, attention_arrays
+from tilec.arrays import view
 from tilec.backends.cpu import lower
 from tilec.backends.cpu.target import compile
 from tilec.errors import UnsupportedError
@@ -140,3 +142,29 @@ kernel f(X: f32[N, M]) -> O: f32[i, j] {
 }"""
     with pytest.raises(UnsupportedError, match="axis j"):
         compile(kernel(text))
+
+
+def test_a_context_that_another_thread_has_just_taken() -> None:
+    """Between a look at the free contexts and the taking of one, another thread may take it."""
+
+    class Robbed(deque[Any]):
+        def __bool__(self) -> bool:
+            self.clear()
+            return True
+
+    k = kernel("""
+kernel f(X: f32[N]) -> O: f32[i] {
+  axis i < N
+  grid(axes=[i:16]) {
+    x: f32[i:16] = load(X, i)
+    store(O, i, value=x)
+  }
+}""")
+    code = compile(k)
+    x, o = np.arange(20, dtype=np.float32), np.zeros(20, np.float32)
+    ready = code.ready({"X": view("X", x)}, {}, {"O": view("O", o)})
+    ready._free = Robbed()  # pyright: ignore[reportPrivateUsage]
+    for _ in range(2):
+        ready([x.ctypes.data, o.ctypes.data])
+        np.testing.assert_array_equal(o, x)
+        o[:] = 0

@@ -1,609 +1,588 @@
-// causal for sm_80, made by tilec, emitter simt
-// … header.cuh
+// causal for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true
+// causal: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true
+#define HELD_ROWS 4
+#define THREAD (int)threadIdx.x
+#pragma nv_diag_suppress 177, 550   // what a role does not use
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+typedef unsigned short u16;
+#define DEVICE __device__ __forceinline__
+#define NEG_INF __int_as_float(0xff800000)
+#define POS_INF __int_as_float(0x7f800000)
+#define QUIET_NAN __int_as_float(0x7fc00000)
+#define FULL 0xffffffffu
+#define MOST 0x7fffffff
+#define MOST_WIDE 0x7fffffffffffffffLL
+#ifndef HELD_ROWS
+#define HELD_ROWS 2
+#endif
+#define ROWS _Pragma("unroll") for (int r = 0; r < HELD_ROWS; r++)     // a thread's rows of a fragment: g, g + 8 and so on
+#define EACH _Pragma("unroll") for (int x = 0; x < 2 * HELD_ROWS; x++) // a thread's elements of an 8-column block, two a row
+#define IN_ORDER asm volatile("" ::: "memory")   // keeps the blocks of a long loop from being computed all at once
 
-struct Args {
-  f16* Q;
-  i64 Q_n0;
-  i64 Q_s0;
-  i64 Q_n1;
-  i64 Q_s1;
-  i64 Q_n2;
-  i64 Q_s2;
-  i64 Q_n3;
-  i64 Q_s3;
-  f16* K;
-  i64 K_n0;
-  i64 K_s0;
-  i64 K_n1;
-  i64 K_s1;
-  i64 K_n2;
-  i64 K_s2;
-  i64 K_n3;
-  i64 K_s3;
-  f16* V;
-  i64 V_n0;
-  i64 V_s0;
-  i64 V_n1;
-  i64 V_s1;
-  i64 V_n2;
-  i64 V_s2;
-  i64 V_n3;
-  i64 V_s3;
-  f16* O;
-  i64 O_n0;
-  i64 O_s0;
-  i64 O_n1;
-  i64 O_s1;
-  i64 O_n2;
-  i64 O_s2;
-  i64 O_n3;
-  i64 O_s3;
-  i64 B;
-  i64 H;
-  i64 M;
-  i64 N;
-  i64 b_extent;
-  i64 h_extent;
-  i64 i_extent;
-  i64 j_extent;
-  i64 d_extent;
-  i64 e_extent;
-  i64 tasks_0;
-  i64 tiles_0_b;
-  i64 tiles_0_h;
-  i64 tiles_0_i;
-  unsigned char* spill;
-  u32* redo;
-};
 
-GLOBAL BOUNDS(256) causal_0(const Args a) {
-  typedef float real;
-  constexpr int THREADS = 256;
-  SHARED(memory, 54016);
-  f16* const q = (f16*)(memory + 16640);  // [i:64, d:64]
-  float* const m_3 = (float*)(memory + 26112);  // [i:64]
-  float* const l_3 = (float*)(memory + 25856);  // [i:64]
-  float* const O_1_1 = (float*)(memory + 0);  // [i:64, e:64]
-  f16* const k_1 = (f16*)(memory + 43520);  // [j:64, d:64]
-  float* const t_38 = (float*)(memory + 26880);  // [i:64, j:64]
-  float* const t_39 = (float*)(memory + 43520);  // [i:64]
-  float* const t_39_part = (float*)(memory + 43776);  // []
-  float* const m_4 = (float*)(memory + 26368);  // [i:64]
-  float* const alpha_1 = (float*)(memory + 26624);  // [i:64]
-  f16* const t_42 = (f16*)(memory + 43520);  // [i:64, j:64]
-  float* const t_43 = (float*)(memory + 52736);  // [i:64]
-  float* const t_43_part = (float*)(memory + 52992);  // []
-  f16* const v_1 = (f16*)(memory + 26880);  // [j:64, e:64]
-  f16* const k = (f16*)(memory + 43520);  // [j:64, d:64]
-  float* const t_12 = (float*)(memory + 26880);  // [i:64, j:64]
-  float* const t = (float*)(memory + 43520);  // [i:64]
-  float* const t_part = (float*)(memory + 43776);  // []
-  float* const m_1 = (float*)(memory + 26368);  // [i:64]
-  float* const alpha = (float*)(memory + 26624);  // [i:64]
-  f16* const t_9 = (f16*)(memory + 43520);  // [i:64, j:64]
-  float* const t_13 = (float*)(memory + 52736);  // [i:64]
-  float* const t_13_part = (float*)(memory + 52992);  // []
-  f16* const v = (f16*)(memory + 26880);  // [j:64, e:64]
-  if (!tl::wanted(a.redo)) return;
-  for (i64 task = tl::block_index(); task < a.tasks_0; task += tl::block_count()) {
-    const i64 i_0 = (tl::mod(task, a.tiles_0_i)) * 64;
-    const int i_n = (int)tl::least(64, a.i_extent - i_0);
-    const i64 h = tl::mod(tl::floordiv(task, a.tiles_0_i), a.tiles_0_h);
-    const i64 b = tl::floordiv(tl::floordiv(task, a.tiles_0_i), a.tiles_0_h);
-    // i_first: i64 = first(i)
-    // i_last: i64 = last(i)
-    // t_25: i64 = add(i_first, N)
-    const i64 t_25 = (i_0 + a.N);
-    // t_26: i64 = sub(t_25, M)
-    const i64 t_26 = (t_25 - a.M);
-    // t_27: i64 = add(i_last, N)
-    const i64 t_27 = ((i_0 + (i_n - 1)) + a.N);
-    // t_28: i64 = sub(t_27, M)
-    const i64 t_28 = (t_27 - a.M);
-    // t_29: i64 = add(t_28, 1)
-    const i64 t_29 = (t_28 + i64(1));
-    // t_30: i64 = min(N, t_29)
-    const i64 t_30 = tl::min(a.N, t_29);
-    // t_31: i64 = add(t_26, 1)
-    const i64 t_31 = (t_26 + i64(1));
-    // t_32: i64 = min(N, t_31)
-    const i64 t_32 = tl::min(a.N, t_31);
-    // t_33: i64 = floordiv(t_32, 64)
-    const i64 t_33 = tl::floordiv(t_32, i64(64));
-    // t_34: i64 = mul(t_33, 64)
-    const i64 t_34 = (t_33 * i64(64));
-    // t_35: i64 = max(0, t_34)
-    const i64 t_35 = tl::max(i64(0), t_34);
-    // q: f16[i:64, d] @sram = load(Q, b, h, i, d)   examples/causal.tile:3
-    if (tl::in_pieces(a.Q, 2, a.Q_s3, a.Q_s0, a.Q_s1, a.Q_s2)) {
-      each_thread {
-        UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-          const int i = (n / 8) / 1 % 64;
-          if (i < i_n) {
-            const int d = n % 8 * 8;
-            *(tl::Piece*)&q[(i) * 72 + d] = *(const tl::Piece*)(a.Q + (b * a.Q_s0 + h * a.Q_s1 + (i_0 + i) * a.Q_s2 + (i64)d * a.Q_s3));
-          }
-        }
-      }
-    }
-    else {
-      each_thread {
-        UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-          const int i = n / 64;
-          const int d = n % 64;
-          if (i < i_n) {
-            const float q_at = (float)tl::widen(a.Q[b * a.Q_s0 + h * a.Q_s1 + (i_0 + i) * a.Q_s2 + (i64)d * a.Q_s3]);
-            tl::store(&q[(i) * 72 + d], q_at);
-          }
-        }
-      }
-    }
-    SYNC();
-    // m_2: f32[i:64] @reg, l_2: f32[i:64] @reg, O_2: f32[i:64, e] @reg = for(-inf, 0.0, 0.0, axis=j, tile=64, stop=t_35, ragged=false) as (m_3, l_3, O_1_1) {…}   examples/causal.tile:5
-    each_thread {
-      ROLLED for (int n = thread; n < 64; n += THREADS) {
-        const int i = n;
-        if (i < i_n) {
-          m_3[i] = (-tl::infinity(float(0)));
-        }
-      }
-    }
-    SYNC();
-    each_thread {
-      ROLLED for (int n = thread; n < 64; n += THREADS) {
-        const int i = n;
-        if (i < i_n) {
-          l_3[i] = 0.0f;
-        }
-      }
-    }
-    SYNC();
-    each_thread {
-      ROLLED for (int n = thread; n < 4096; n += THREADS) {
-        const int i = n / 64;
-        const int e = n % 64;
-        if (i < i_n) {
-          O_1_1[(i) * 65 + e] = 0.0f;
-        }
-      }
-    }
-    SYNC();
-    const i64 j_end = tl::least(t_35, a.j_extent);
-    for (i64 j_at = i64(0); j_at < j_end; j_at += 64) {
-      const i64 j_0 = j_at;
-      // k_1: f16[j:64, d] @sram = load(K, b, h, j, d)   examples/causal.tile:3
-      if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (true) {
-              const int d = n % 8 * 8;
-              *(tl::Piece*)&k_1[(j) * 72 + d] = *(const tl::Piece*)(a.K + (b * a.K_s0 + h * a.K_s1 + (j_0 + j) * a.K_s2 + (i64)d * a.K_s3));
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int d = n % 64;
-            const float k_1_at = (float)tl::widen(a.K[b * a.K_s0 + h * a.K_s1 + (j_0 + j) * a.K_s2 + (i64)d * a.K_s3]);
-            tl::store(&k_1[(j) * 72 + d], k_1_at);
-          }
-        }
-      }
-      SYNC();
-      // t_37: f32[i:64, j:64] @reg = contract(q, k_1, over=d)   examples/causal.tile:3
-      // t_38: f32[i:64, j:64] @reg = mul(t_37, 0.18033688011112042)   examples/causal.tile:3
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, false, false>(acc, &q[(row) * 72 + 0], 72, &k_1[(column) * 72 + 0], 72, 64, lane);
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int j = column + tl::column_of(lane, c, k_2);
-            if (i < i_n) {
-              float t_37_at = acc[r_4][c][k_2];
-              const float t_38_at = (t_37_at * 0.18033688011112042f);
-              t_38[(i) * 65 + j] = t_38_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      // t_39: f32[i:64] @reg = maxnum(t_38, over=j)   examples/causal.tile:4
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_39_sum = -tl::infinity(float(0));
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              t_39_sum = tl::maxnum(t_39_sum, t_38[(i) * 65 + j]);
-            }
-          }
-          t_39_part[n * 4 + part] = t_39_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_39_sum = -tl::infinity(float(0));
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_39_sum = tl::maxnum(t_39_sum, t_39_part[n * 4 + k_2]);
-            t_39[i] = t_39_sum;
-          }
-        }
-      }
-      SYNC();
-      // m_4: f32[i:64] @reg = max(m_3, t_39)   examples/causal.tile:4
-      // alpha_1: f32[i:64] @reg = exp2(t_45)   examples/causal.tile:4
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float m_4_at = tl::max(m_3[i], t_39[i]);
-            const float t_44 = tl::min(m_3[i], 3.4028234663852886e+38f);
-            const float r_3 = tl::max(t_44, (-3.4028234663852886e+38f));
-            const float t_40 = tl::min(m_4_at, 3.4028234663852886e+38f);
-            const float r_2 = tl::max(t_40, (-3.4028234663852886e+38f));
-            const float t_45 = (r_3 - r_2);
-            const float alpha_1_at = (t_45 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_45));
-            m_4[i] = m_4_at;
-            alpha_1[i] = alpha_1_at;
-          }
-        }
-      }
-      SYNC();
-      // t_42: f32[i:64, j:64] @reg = exp2(t_41)   examples/causal.tile:4
-      // t_43: f32[i:64] @reg = sum(t_42, over=j)   examples/causal.tile:4
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_43_sum = float(0);
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              const float t_40 = tl::min(m_4[i], 3.4028234663852886e+38f);
-              const float r_2 = tl::max(t_40, (-3.4028234663852886e+38f));
-              const float t_41 = (t_38[(i) * 65 + j] - r_2);
-              const float t_42_at = (t_41 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_41));
-              t_43_sum = t_43_sum + t_42_at;
-              tl::store_marked(&t_42[(i) * 72 + j], t_42_at);
-            }
-          }
-          t_43_part[n * 4 + part] = t_43_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_43_sum = float(0);
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_43_sum = t_43_sum + t_43_part[n * 4 + k_2];
-            t_43[i] = t_43_sum;
-          }
-        }
-      }
-      SYNC();
-      // l_4: f32[i:64] @reg = add(t_46, t_43)   examples/causal.tile:4
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float t_46 = (tl::gone(alpha_1[i]) ? tl::absent<float>() : tl::ordinary((l_3[i] * alpha_1[i])));
-            const float l_4_at = tl::add(t_46, t_43[i]);
-            l_3[i] = l_4_at;
-          }
-        }
-      }
-      SYNC();
-      // v_1: f16[j:64, e] @sram = load(V, b, h, j, e)   examples/causal.tile:5
-      if (tl::in_pieces(a.V, 2, a.V_s3, a.V_s0, a.V_s1, a.V_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (true) {
-              const int e = n % 8 * 8;
-              *(tl::Piece*)&v_1[(j) * 72 + e] = *(const tl::Piece*)(a.V + (b * a.V_s0 + h * a.V_s1 + (j_0 + j) * a.V_s2 + (i64)e * a.V_s3));
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int e = n % 64;
-            const float v_1_at = (float)tl::widen(a.V[b * a.V_s0 + h * a.V_s1 + (j_0 + j) * a.V_s2 + (i64)e * a.V_s3]);
-            tl::store(&v_1[(j) * 72 + e], v_1_at);
-          }
-        }
-      }
-      SYNC();
-      // t_47: f32[i:64, e] @reg = contract(t_42, v_1, over=j)   examples/causal.tile:5
-      // O_4: f32[i:64, e] @reg = add(t_48, t_47)   examples/causal.tile:5
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, false, true>(acc, &t_42[(row) * 72 + 0], 72, &v_1[(0) * 72 + column], 72, 64, lane);
-          bool bad = false;
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) bad |= tl::is_nan(acc[r_4][c][k_2]) && row + tl::row_of(lane, r_4, k_2) < i_n;
-          if (bad) {
-            UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) acc[r_4][c][k_2] = 0;
-            tl::products_exact<true, false, f16, 1, 4, false, true>(acc, &t_42[(row) * 72 + 0], 72, &v_1[(0) * 72 + column], 72, 64, lane);
-          }
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int e = column + tl::column_of(lane, c, k_2);
-            if (i < i_n) {
-              float t_47_at = acc[r_4][c][k_2];
-              const float t_48 = (tl::gone(alpha_1[i]) ? tl::absent<float>() : tl::ordinary((O_1_1[(i) * 65 + e] * alpha_1[i])));
-              const float O_4_at = tl::add(t_48, t_47_at);
-              O_1_1[(i) * 65 + e] = O_4_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            m_3[i] = m_4[i];
-          }
-        }
-      }
-      SYNC();
-    }
-    // m: f32[i:64] @reg, l: f32[i:64] @reg, O_1: f32[i:64, e] @reg = for(m_2, l_2, O_2, axis=j, tile=64, start=t_35, stop=t_30) as (m_0, l_0, O_1_0) {…}   examples/causal.tile:5
-    const i64 j_end_1 = tl::least(t_30, a.j_extent);
-    for (i64 j_at = t_35; j_at < j_end_1; j_at += 64) {
-      const i64 j_0 = j_at;
-      const int j_n = (int)tl::least(64, a.j_extent - j_0);
-      // k: f16[j:64, d] @sram = load(K, b, h, j, d)   examples/causal.tile:3
-      if (tl::in_pieces(a.K, 2, a.K_s3, a.K_s0, a.K_s1, a.K_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (j < j_n) {
-              const int d = n % 8 * 8;
-              *(tl::Piece*)&k[(j) * 72 + d] = *(const tl::Piece*)(a.K + (b * a.K_s0 + h * a.K_s1 + (j_0 + j) * a.K_s2 + (i64)d * a.K_s3));
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int d = n % 64;
-            if (j < j_n) {
-              const float k_at = (float)tl::widen(a.K[b * a.K_s0 + h * a.K_s1 + (j_0 + j) * a.K_s2 + (i64)d * a.K_s3]);
-              tl::store(&k[(j) * 72 + d], k_at);
-            }
-          }
-        }
-      }
-      SYNC();
-      // t_1: f32[i:64, j:64] @reg = contract(q, k, over=d)   examples/causal.tile:3
-      // t_12: f32[i:64, j:64] @reg = select(t_5, t_11, -inf)   examples/causal.tile:3
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, false, false>(acc, &q[(row) * 72 + 0], 72, &k[(column) * 72 + 0], 72, 64, lane);
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int j = column + tl::column_of(lane, c, k_2);
-            if (i < i_n && j < j_n) {
-              float t_1_at = acc[r_4][c][k_2];
-              const i64 t_3 = ((i_0 + i) + a.N);
-              const i64 t_4 = (t_3 - a.M);
-              const bool t_5 = ((j_0 + j) <= t_4);
-              const float t_11 = (t_1_at * 0.18033688011112042f);
-              const float t_12_at = (t_5 ? t_11 : (-tl::infinity(float(0))));
-              t_12[(i) * 65 + j] = t_12_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      // t: f32[i:64] @reg = maxnum(t_12, over=j)   examples/causal.tile:4
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_sum = -tl::infinity(float(0));
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              if (j < j_n) {
-                t_sum = tl::maxnum(t_sum, t_12[(i) * 65 + j]);
-              }
-            }
-          }
-          t_part[n * 4 + part] = t_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_sum = -tl::infinity(float(0));
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_sum = tl::maxnum(t_sum, t_part[n * 4 + k_2]);
-            t[i] = t_sum;
-          }
-        }
-      }
-      SYNC();
-      // m_1: f32[i:64] @reg = max(m_0, t)   examples/causal.tile:4
-      // alpha: f32[i:64] @reg = exp2(t_15)   examples/causal.tile:4
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float m_1_at = tl::max(m_3[i], t[i]);
-            const float t_14 = tl::min(m_3[i], 3.4028234663852886e+38f);
-            const float r_1 = tl::max(t_14, (-3.4028234663852886e+38f));
-            const float t_8 = tl::min(m_1_at, 3.4028234663852886e+38f);
-            const float r = tl::max(t_8, (-3.4028234663852886e+38f));
-            const float t_15 = (r_1 - r);
-            const float alpha_at = (t_15 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_15));
-            m_1[i] = m_1_at;
-            alpha[i] = alpha_at;
-          }
-        }
-      }
-      SYNC();
-      // t_9: f32[i:64, j:64] @reg = exp2(t_7)   examples/causal.tile:4
-      // t_13: f32[i:64] @reg = sum(t_9, over=j)   examples/causal.tile:4
-      if (j_n < 64) {
-        each_thread {
-          for (int n = thread; n < 4608; n += THREADS) t_9[n].bits = 0;
-        }
-        SYNC();
-      }
-      each_thread {
-        const int part = thread % 4;
-        ROLLED for (int n = thread / 4; n < 64; n += THREADS / 4) {
-          float t_13_sum = float(0);
-          const int i = n;
-          if (i < i_n) {
-            UNROLL_4 for (int k_2 = part; k_2 < 64; k_2 += 4) {
-              const int j = k_2;
-              if (j < j_n) {
-                const float t_8 = tl::min(m_1[i], 3.4028234663852886e+38f);
-                const float r = tl::max(t_8, (-3.4028234663852886e+38f));
-                const float t_7 = (t_12[(i) * 65 + j] - r);
-                const float t_9_at = (t_7 == -tl::infinity(float(0)) ? tl::absent<float>() : tl::exp2(t_7));
-                t_13_sum = t_13_sum + t_9_at;
-                tl::store_marked(&t_9[(i) * 72 + j], t_9_at);
-              }
-            }
-          }
-          t_13_part[n * 4 + part] = t_13_sum;
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            float t_13_sum = float(0);
-            UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) t_13_sum = t_13_sum + t_13_part[n * 4 + k_2];
-            t_13[i] = t_13_sum;
-          }
-        }
-      }
-      SYNC();
-      // l_1: f32[i:64] @reg = add(t_16, t_13)   examples/causal.tile:4
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            const float t_16 = (tl::gone(alpha[i]) ? tl::absent<float>() : tl::ordinary((l_3[i] * alpha[i])));
-            const float l_1_at = tl::add(t_16, t_13[i]);
-            l_3[i] = l_1_at;
-          }
-        }
-      }
-      SYNC();
-      // v: f16[j:64, e] @sram = load(V, b, h, j, e)   examples/causal.tile:5
-      if (j_n < 64) {
-        each_thread {
-          for (int n = thread; n < 4608; n += THREADS) v[n].bits = 0;
-        }
-        SYNC();
-      }
-      if (tl::in_pieces(a.V, 2, a.V_s3, a.V_s0, a.V_s1, a.V_s2)) {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 512; n += THREADS) {
-            const int j = (n / 8) / 1 % 64;
-            if (j < j_n) {
-              const int e = n % 8 * 8;
-              *(tl::Piece*)&v[(j) * 72 + e] = *(const tl::Piece*)(a.V + (b * a.V_s0 + h * a.V_s1 + (j_0 + j) * a.V_s2 + (i64)e * a.V_s3));
-            }
-          }
-        }
-      }
-      else {
-        each_thread {
-          UNROLL_4 for (int n = thread; n < 4096; n += THREADS) {
-            const int j = n / 64;
-            const int e = n % 64;
-            if (j < j_n) {
-              const float v_at = (float)tl::widen(a.V[b * a.V_s0 + h * a.V_s1 + (j_0 + j) * a.V_s2 + (i64)e * a.V_s3]);
-              tl::store(&v[(j) * 72 + e], v_at);
-            }
-          }
-        }
-      }
-      SYNC();
-      // t_17: f32[i:64, e] @reg = contract(t_9, v, over=j)   examples/causal.tile:5
-      // O_3: f32[i:64, e] @reg = add(t_18, t_17)   examples/causal.tile:5
-      each_thread {
-        ROLLED for (int n = thread / 32; n < 8; n += THREADS / 32) {
-          const int lane = thread % 32;
-          const int row = n / 2 % 4 * 16;
-          const int column = n % 2 * 32;
-          float acc[1][4][4] = {};
-          tl::products<f16, 1, 4, false, true>(acc, &t_9[(row) * 72 + 0], 72, &v[(0) * 72 + column], 72, (j_n + 15) / 16 * 16, lane);
-          bool bad = false;
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) bad |= tl::is_nan(acc[r_4][c][k_2]) && row + tl::row_of(lane, r_4, k_2) < i_n;
-          if (bad) {
-            UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) acc[r_4][c][k_2] = 0;
-            tl::products_exact<true, false, f16, 1, 4, false, true>(acc, &t_9[(row) * 72 + 0], 72, &v[(0) * 72 + column], 72, (j_n + 15) / 16 * 16, lane);
-          }
-          UNROLL for (int r_4 = 0; r_4 < 1; ++r_4) UNROLL for (int c = 0; c < 4; ++c) UNROLL for (int k_2 = 0; k_2 < 4; ++k_2) {
-            const int i = row + tl::row_of(lane, r_4, k_2);
-            const int e = column + tl::column_of(lane, c, k_2);
-            if (i < i_n) {
-              float t_17_at = acc[r_4][c][k_2];
-              const float t_18 = (tl::gone(alpha[i]) ? tl::absent<float>() : tl::ordinary((O_1_1[(i) * 65 + e] * alpha[i])));
-              const float O_3_at = tl::add(t_18, t_17_at);
-              O_1_1[(i) * 65 + e] = O_3_at;
-            }
-          }
-        }
-      }
-      SYNC();
-      each_thread {
-        ROLLED for (int n = thread; n < 64; n += THREADS) {
-          const int i = n;
-          if (i < i_n) {
-            m_3[i] = m_1[i];
-          }
-        }
-      }
-      SYNC();
-    }
-    // store(O, b, h, i, e, value=t_19)   examples/causal.tile:2
-    each_thread {
-      ROLLED for (int n = thread; n < 4096; n += THREADS) {
-        const int i = n / 64;
-        const int e = n % 64;
-        if (i < i_n) {
-          const float t_19 = tl::div(O_1_1[(i) * 65 + e], l_3[i]);
-          tl::store(a.O + (b * a.O_s0 + h * a.O_s1 + (i_0 + i) * a.O_s2 + (i64)e * a.O_s3), t_19);
-        }
-      }
-    }
-    SYNC();
+// ---- numbers
+
+DEVICE float exp2_(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float log2_(float x) { float y; asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+DEVICE float max_nan(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+DEVICE float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+DEVICE float sigmoid_(float x) { return reciprocal(1.f + exp2_(x * -1.4426950408889634f)); }
+DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.8853900817779268f)), 1.f); }
+// tanh x is x (1 + TANH_3 x² + TANH_5 x⁴) up to 9.1e-6 where x² <= 0.25, and up to 1.5e-3 |x|³.
+#define TANH_3 (-0.33185161f)
+#define TANH_5 0.11544492f
+// the greatest x² for which `outer` times the polynomial is right to 1e-3: less than the rounding of a weight
+DEVICE float tanh_reach(float outer) { return fabsf(outer) <= 110.f ? 0.25f : exp2_((log2_(fabsf(outer)) + 0.5777f) * -0.6666667f); }
+DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
+DEVICE float divisor_scale(float y) { return fabsf(y) <= 1e-30f ? 1.2676506e30f : fabsf(y) >= 1e30f ? 7.8886091e-31f : 1.f; }
+DEVICE float divide(float x, float y) {                                          // 0 / 0 is 0
+  const float s = divisor_scale(y), q = x * reciprocal(y * s) * s;
+  return x == 0.f && y == 0.f ? 0.f : q;
+}
+DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
+DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
+DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEVICE u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEVICE u32 watch(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
+DEVICE u32 watch_f16(u32 x, u32 y) { u32 r; asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
+// stay 0 while all are finite
+DEVICE u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }
+DEVICE u32 watch_f16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_f16(watch_f16(watch_f16(watch_f16(x, a), b), c), d); }
+// two floats as three bf16 each that add up to them: what is cut off a part goes into the next one
+DEVICE u32 upper(float lo, float hi) { return ((u32)__float_as_int(lo) >> 16) | ((u32)__float_as_int(hi) & 0xffff0000u); }
+DEVICE float without_upper(float x) { return x - __int_as_float((int)((u32)__float_as_int(x) & 0xffff0000u)); }
+DEVICE void split(float lo, float hi, u32& a, u32& b, u32& c) {
+  a = upper(lo, hi);
+  lo = without_upper(lo), hi = without_upper(hi);
+  b = upper(lo, hi);
+  c = pack_bf16(without_upper(lo), without_upper(hi));
+}
+template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a / b; return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q; }
+template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
+DEVICE float real_mod(float a, float b) {
+  if (b == 0.f) return 0.f;
+  const float r = fmodf(a, b);
+  return r != 0.f && (r < 0.f) != (b < 0.f) ? r + b : r;
+}
+DEVICE float real_floor_div(float a, float b) {
+  if (b == 0.f) return 0.f;
+  const float q = (a - real_mod(a, b)) / b, down = floorf(q);
+  return q - down > 0.5f ? down + 1.f : down;
+}
+DEVICE i64 shift_left(i64 a, i64 n) { return n < 0 || n > 63 ? 0 : (i64)((u64)a << n); }
+DEVICE i64 shift_right(i64 a, i64 n) { return n < 0 ? 0 : a >> (n > 63 ? 63 : n); }
+template<class T> DEVICE T repeated(T a, u32 n) {
+  T out = T(1);
+  for (; n; n >>= 1, a = a * a) if (n & 1) out = out * a;
+  return out;
+}
+DEVICE float finite(float x) { return min_nan(max_nan(x, -1e30f), 1e30f); }   // so that 0 times it is 0
+// x to the power n, a whole number; `exponent`: n times the logarithm of |x| to base 2
+DEVICE float whole_power(float x, float exponent, int n) {
+  const float y = exp2_(exponent);
+  return n == 0 ? 1.f : x < 0.f && (n & 1) ? -y : y;
+}
+// Philox 4x32-10: a float in [0, 1) from integers
+DEVICE float uniform(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
+  u32 k0 = (u32)seed, k1 = (u32)((u64)seed >> 32);
+#pragma unroll
+  for (int step = 0; step < 10; step++) {
+    const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
+    c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (u32)p1;
+    c3 = (u32)p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
   }
-  tl::redone(a.redo);
+  return (float)(c0 >> 8) * 5.9604644775390625e-8f;
+}
+template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
+template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
+// the least and the greatest y with y // n == x, as far as positions go
+DEVICE int quotient_low(i64 x, i64 n) { const i64 y = n > 0 ? x * n : n < 0 ? (x + 1) * n + 1 : x == 0 ? -MOST : MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
+DEVICE int quotient_high(i64 x, i64 n) { const i64 y = n > 0 ? x * n + n - 1 : n < 0 ? x * n : x == 0 ? MOST : -MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
+// of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
+DEVICE u32 columns_to(int last) { const int n = last < 0 ? 0 : 2 * (last >> 3) + ((last & 7) ? 2 : 1); return n >= 32 ? FULL : (1u << n) - 1; }
+DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
+
+// ---- pieces of tiles that the loading warps compute: 8 adjacent columns of a row
+
+template<class T> struct Piece { T of[8]; };
+DEVICE uint2 load_two(const void* p) {
+  uint2 v;
+  asm("{\n.reg .pred p;\nsetp.ne.u64 p, %2, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\n@p ld.global.nc.v2.u32 {%0, %1}, [%2];\n}"
+    : "=&r"(v.x), "=&r"(v.y) : "l"(p));
+  return v;
+}
+DEVICE uint4 load_four(const void* from, int k) {
+  uint4 v;
+  asm("{\n.reg .pred p;\nsetp.ne.u64 p, %4, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
+    "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+    : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from ? (const char*)from + 16 * k : nullptr));
+  return v;
+}
+// 16 bytes from p, or zeros where it is null, into a tile
+DEVICE void copy_piece(u32 to, const void* p, const void* some) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(p ? p : some), "r"(p ? 16 : 0) : "memory");
+}
+DEVICE void pieces_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+DEVICE i64 all_bits(i64 a) { return a; }
+template<class... Rest> DEVICE i64 all_bits(i64 a, Rest... rest) { return a | all_bits(rest...); }
+// whether pieces of a tensor can be loaded as a whole: they are dense and aligned
+template<class T, class... Strides> DEVICE bool is_whole(const T* p, i64 step, Strides... strides) {
+  constexpr int bytes = sizeof(T) == 1 ? 8 : 16;
+  return step == 1 && ((u64)p & (bytes - 1)) == 0 && (all_bits(strides...) & (bytes / (int)sizeof(T) - 1)) == 0;
+}
+// 8 elements side by side, zeros without a place to load them from
+template<class T> DEVICE Piece<T> whole_piece(const T* p) {
+  Piece<T> x;
+  if constexpr (sizeof(T) == 1) {
+    const uint2 v = load_two(p);
+    memcpy(&x, &v, 8);
+  } else {
+#pragma unroll
+    for (int k = 0; k < (int)sizeof(T) / 2; k++) { const uint4 v = load_four(p, k); memcpy((char*)&x + 16 * k, &v, 16); }
+  }
+  return x;
+}
+// signed bytes as 16-bit numbers, two at a time, by way of numbers whose last bits are the bytes
+DEVICE u32 minus_bf16(u32 x, u32 y) { u32 r; asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
+DEVICE u32 minus_f16(u32 x, u32 y) { u32 r; asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
+DEVICE u32 bytes_apart(u32 four, int k) { return __byte_perm(four, 0, k ? 0x4342 : 0x4140); }
+DEVICE void widen_bf16(const Piece<signed char>& piece, u32 (&words)[4]) {
+  u32 four[2];
+  memcpy(four, &piece, 8);
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    const u32 two = bytes_apart(four[k >> 1], k & 1);
+    words[k] = minus_bf16((two & 0x007f007fu) | 0x43004300u, (two & 0x00800080u) | 0x43004300u);
+  }
+}
+DEVICE void widen_f16(const Piece<signed char>& piece, u32 (&words)[4]) {
+  u32 four[2];
+  memcpy(four, &piece, 8);
+#pragma unroll
+  for (int k = 0; k < 4; k++) words[k] = minus_f16(bytes_apart(four[k >> 1], k & 1) ^ 0x64806480u, 0x64806480u);
+}
+template<int LINES> DEVICE u32 piece_place(u32 tile, int line, int piece) {
+  return tile + (u32)((piece >> 3) * (LINES * 128) + line * 128 + (((piece ^ line) & 7) << 4));
+}
+
+// ---- the four threads that share a row
+
+DEVICE float quad_sum(float x) { x += __shfl_xor_sync(FULL, x, 1); return x + __shfl_xor_sync(FULL, x, 2); }
+DEVICE float quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(FULL, x, 1)); return fmaxf(x, __shfl_xor_sync(FULL, x, 2)); }
+DEVICE float quad_min(float x) { x = fminf(x, __shfl_xor_sync(FULL, x, 1)); return fminf(x, __shfl_xor_sync(FULL, x, 2)); }
+DEVICE float quad_max_nan(float x) { x = max_nan(x, __shfl_xor_sync(FULL, x, 1)); return max_nan(x, __shfl_xor_sync(FULL, x, 2)); }
+DEVICE float quad_min_nan(float x) { x = min_nan(x, __shfl_xor_sync(FULL, x, 1)); return min_nan(x, __shfl_xor_sync(FULL, x, 2)); }
+
+// ---- accumulators: element 2 HELD_ROWS c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
+
+template<int N> DEVICE void clear(float (&d)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) d[i] = 0.f;
+}
+template<int N, int HELD> DEVICE void scale(float (&d)[N], const float (&f)[HELD]) {
+#pragma unroll
+  for (int i = 0; i < N; i++) d[i] *= f[(i >> 1) & (HELD - 1)];
+}
+
+// … primitives.cuh
+
+// … fragments.cuh
+
+extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
+    const u16* __restrict__ Q,
+    const i64 Q_stride0,
+    const i64 Q_stride1,
+    const i64 Q_stride2,
+    const i64 Q_stride3,
+    const u16* __restrict__ K,
+    const i64 K_stride0,
+    const i64 K_stride1,
+    const i64 K_stride2,
+    const i64 K_stride3,
+    const u16* __restrict__ V,
+    const i64 V_stride0,
+    const i64 V_stride1,
+    const i64 V_stride2,
+    const i64 V_stride3,
+    u16* __restrict__ O,
+    const i64 O_stride0,
+    const i64 O_stride1,
+    const i64 O_stride2,
+    const i64 O_stride3,
+    const int B,
+    const int H,
+    const int M,
+    const int N,
+    u32* __restrict__ redo) {
+  extern __shared__ __align__(1024) unsigned char memory[];
+  const u32 shared = shared_address(memory);
+  const int lane = threadIdx.x & 31, warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
+  const u32 corner = (lane & 15) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);   // in 16 rows, for `matrices`
+  const u32 turned = ((lane & 7) + (lane >> 4) * 8) * 128 + (((lane >> 3 & 1) ^ (lane & 7)) << 4);
+  const int row_tiles = (M + 127) / 128;
+  const int heads = (B) * (H);
+  const int tile = blockIdx.x;
+  int origin, b, h;
+  const int section = tile / (row_tiles * 8), place = tile - section * row_tiles * 8;
+  const int width = least<int>(8, heads - section * 8);
+  int head = section * 8 + place % width;
+  origin = (row_tiles - 1 - place / width) * 128;
+  h = head % (H); head /= H;
+  b = head;
+  int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane) >> 2) + 8 * r;   // i
+  int t_3[4]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   examples/causal.tile:4
+  int t_4[4]; ROWS t_4[r] = (t_3[r] - M);  // sub(t_3, M)   examples/causal.tile:4
+  const int i_first = origin;  // edge()
+  const int i_last = least<int>(origin + 128, M) - 1;  // edge()
+  const int t_25 = (i_first + N);  // add(i_first, N)
+  const int t_26 = (t_25 - M);  // sub(t_25, M)
+  const int t_27 = (i_last + N);  // add(i_last, N)
+  const int t_28 = (t_27 - M);  // sub(t_27, M)
+  const int t_29 = (t_28 + 1);  // add(t_28, 1)
+  const int t_30 = least<int>(N, t_29);  // min(N, t_29)
+  const int t_31 = (t_26 + 1);  // add(t_26, 1)
+  const int t_32 = least<int>(N, t_31);  // min(N, t_31)
+  const int t_33 = (t_32 >> 6);  // floordiv(t_32, 64)
+  const i64 t_34 = ((i64)64 * t_33);  // mul(t_33, 64)
+  const i64 t_35 = greatest<i64>(0, t_34);  // max(0, t_34)
+  const int start_0 = (int)(0);
+  const int windows_0 = ((int)greatest<i64>(0, t_35 - start_0) + 63) / 64;
+  const int start_1 = (int)(t_35);
+  const int windows_1 = ((int)greatest<i64>(0, t_30 - start_1) + 63) / 64;
+  float t_1[64];
+  u32 t_52_packed[32];
+  float m[4]; ROWS m[r] = NEG_INF;
+  float l[4]; ROWS l[r] = 0.0f;
+  float O_1[64];
+  clear(O_1);
+  const int windows = windows_0 + windows_1;
+  const auto window_at = [&](int n) {
+    if (n < windows_1) return start_1 + (windows_1 - 1 - n) * 64;
+    n -= windows_1;
+    return start_0 + (windows_0 - 1 - n) * 64;
+  };
+  const auto copy_q = [&](int position, int stage) {
+    const int thread = THREAD, row = thread >> 3, piece = thread & 7;
+    const u16* const from = Q + (i64)(b) * (int)Q_stride0 + (i64)(h) * (int)Q_stride1 + (i64)(position + row) * (int)Q_stride2 + 8 * piece;
+    const u32 to = shared + 0 + row * 128 + ((piece ^ (row & 7)) << 4);
+    const int left = M - position;
+    if (left >= 128) copy_rows<128, 64, 128>(to, from, (int)Q_stride2);
+    else copy_some_rows<128, 64, 128>(to, from, (int)Q_stride2, left - row);
+  };
+  const auto copy_k = [&](int position, int stage) {
+    const int thread = THREAD, row = thread >> 3, piece = thread & 7;
+    const u16* const from = K + (i64)(b) * (int)K_stride0 + (i64)(h) * (int)K_stride1 + (i64)(position + row) * (int)K_stride2 + 8 * piece;
+    const u32 to = shared + 16384 + stage * 8192 + row * 128 + ((piece ^ (row & 7)) << 4);
+    const int left = N - position;
+    if (left >= 64) copy_rows<64, 64, 128>(to, from, (int)K_stride2);
+    else copy_some_rows<64, 64, 128>(to, from, (int)K_stride2, left - row);
+  };
+  const auto copy_v = [&](int position, int stage) {
+    const int thread = THREAD, row = thread >> 3, piece = thread & 7;
+    const u16* const from = V + (i64)(b) * (int)V_stride0 + (i64)(h) * (int)V_stride1 + (i64)(position + row) * (int)V_stride2 + 8 * piece;
+    const u32 to = shared + 32768 + stage * 8192 + row * 128 + ((piece ^ (row & 7)) << 4);
+    const int left = N - position;
+    if (left >= 64) copy_rows<64, 64, 128>(to, from, (int)V_stride2);
+    else copy_some_rows<64, 64, 128>(to, from, (int)V_stride2, left - row);
+  };
+  if (windows > 0) {
+    copy_q(origin, 0);
+    copy_k(window_at(0), 0);
+    copy_v(window_at(0), 0);
+    copies_commit();
+    copies_wait<0>();
+    __syncthreads();
+    u32 q_held[4][2][4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) rows_of<4>(q_held[k], shared + 0 + warp * 4096, corner, 128, k);
+    int n = 0, stage = 0;
+#pragma unroll 1
+    for (const int end = windows_1; n < end; n++) {
+      const int window = window_at(n);
+      copies_wait<0>();
+      __syncthreads();
+      if (n + 1 < windows) {
+        const int next = window_at(n + 1), free = stage == 0 ? 1 : stage - 1;
+        copy_k(next, free);
+        copy_v(next, free);
+      }
+      copies_commit();
+      const int stream_lane = window + 2 * (lane & 3);   // j
+      const int rest = N - stream_lane;
+      if (n == 0) {
+        float few_[16];
+        held_by_rows<f16, 64, 4, false>(few_, q_held, shared + 16384 + stage * 8192, turned);   // t_1 = contract(q, k, over=d)
+        int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane_number()) >> 2) + 8 * r;   // i
+        int t_3[4]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   examples/causal.tile:4
+        int t_4[4]; ROWS t_4[r] = (t_3[r] - M);  // sub(t_3, M)   examples/causal.tile:4
+        {
+          float guess[8];
+          const int c = 0;
+          u32 counting_[4];
+          ROWS counting_[r] = columns_to(t_4[r] - stream_lane);
+          EACH {
+            const int r = x >> 1, column = x & 1;
+            const float t_12_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? few_[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_in = column < rest ? (t_12_x * 0.18033688f) : NEG_INF;
+            guess[x] = t_12_in;
+          }
+          ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
+        }
+      }
+      held_by_rows<f16, 64, 4, false>(t_1, q_held, shared + 16384 + stage * 8192, turned);   // t_1 = contract(q, k, over=d)
+      int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((again(lane)) >> 2) + 8 * r;   // i
+      int t_3[4]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   examples/causal.tile:4
+      int t_4[4]; ROWS t_4[r] = (t_3[r] - M);  // sub(t_3, M)   examples/causal.tile:4
+      {
+        float t_14[4]; ROWS t_14[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/causal.tile:4
+        float r_1[4]; ROWS r_1[r] = max_nan(t_14[r], -3.4028235e+38f);  // max(t_14, -3.4028234663852886e+38)   examples/causal.tile:4
+        float t_49_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_36)   examples/causal.tile:4
+        u32 counting__[4];
+        ROWS counting__[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+          float t_36_four[8];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_12_x_ = (((counting__[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_1[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_24_x = fmaf(t_12_x_, 0.18033688f, -(r_1[r]));  // sub(t_12, r_1)   examples/causal.tile:4
+            const float t_36_x = exp2_(t_24_x);  // exp2(t_24)   examples/causal.tile:4
+            t_36_four[x] = t_36_x;
+            t_49_part[r] = t_49_part[r] + t_36_x;
+          }
+          t_52_packed[4 * c] = pack_f16(t_36_four[0], t_36_four[1]);
+          t_52_packed[4 * c + 1] = pack_f16(t_36_four[2], t_36_four[3]);
+          t_52_packed[4 * c + 2] = pack_f16(t_36_four[4], t_36_four[5]);
+          t_52_packed[4 * c + 3] = pack_f16(t_36_four[6], t_36_four[7]);
+        }
+        float t_49[4]; ROWS t_49[r] = t_49_part[r];
+        float l_7[4]; ROWS l_7[r] = (l[r] + t_49[r]);  // add(l_0, t_49)   examples/causal.tile:4
+        if (__builtin_expect(__all_sync(FULL, (t_49[0] <= 256.0f) & (t_49[1] <= 256.0f) & (t_49[2] <= 256.0f) & (t_49[3] <= 256.0f)), 1)) {
+          ROWS l[r] = l_7[r];
+        }
+        else {
+          held_by_rows<f16, 64, 4, false>(t_1, q_held, shared + 16384 + stage * 8192, turned);   // t_1 = contract(q, k, over=d)
+          int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane_number()) >> 2) + 8 * r;   // i
+          int t_3[4]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   examples/causal.tile:4
+          int t_4[4]; ROWS t_4[r] = (t_3[r] - M);  // sub(t_3, M)   examples/causal.tile:4
+          float t_14[4]; ROWS t_14[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/causal.tile:4
+          float r_1[4]; ROWS r_1[r] = max_nan(t_14[r], -3.4028235e+38f);  // max(t_14, -3.4028234663852886e+38)   examples/causal.tile:4
+          float t_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_12)   examples/causal.tile:4
+          u32 counting___[4];
+          ROWS counting___[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
+#pragma unroll
+          for (int c = 0; c < 8; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_12_x__ = (((counting___[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_1[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+              t_part[r] = fmaxf(t_part[r], t_12_x__);
+              t_1[8 * c + x] = t_12_x__;
+            }
+          }
+          float t[4]; ROWS t[r] = quad_max(t_part[r]) * 0.18033688f;
+          float m_1[4]; ROWS m_1[r] = max_nan(m[r], t[r]);  // max(m_0, t)   examples/causal.tile:4
+          float t_8[4]; ROWS t_8[r] = min_nan(m_1[r], 3.4028235e+38f);  // min(m_1, 3.4028234663852886e+38)   examples/causal.tile:4
+          float r_[4]; ROWS r_[r] = max_nan(t_8[r], -3.4028235e+38f);  // max(t_8, -3.4028234663852886e+38)   examples/causal.tile:4
+          float t_15[4]; ROWS t_15[r] = (r_1[r] - r_[r]);  // sub(r_1, r)   examples/causal.tile:4
+          float alpha[4]; ROWS alpha[r] = exp2_(t_15[r]);  // exp2(t_15)   examples/causal.tile:4
+          float t_16[4]; ROWS t_16[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   examples/causal.tile:4
+          float t_13_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_9)   examples/causal.tile:4
+#pragma unroll
+          for (int c = 0; c < 8; c++) {
+            float t_9_four[8];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_7_x = fmaf(t_1[8 * c + x], 0.18033688f, -(r_[r]));  // sub(t_12, r)   examples/causal.tile:4
+              const float t_9_x = exp2_(t_7_x);  // exp2(t_7)   examples/causal.tile:4
+              t_9_four[x] = t_9_x;
+              t_13_part[r] = t_13_part[r] + t_9_x;
+            }
+            t_52_packed[4 * c] = pack_f16(t_9_four[0], t_9_four[1]);
+            t_52_packed[4 * c + 1] = pack_f16(t_9_four[2], t_9_four[3]);
+            t_52_packed[4 * c + 2] = pack_f16(t_9_four[4], t_9_four[5]);
+            t_52_packed[4 * c + 3] = pack_f16(t_9_four[6], t_9_four[7]);
+          }
+          float t_13[4]; ROWS t_13[r] = t_13_part[r];
+          float l_1[4]; ROWS l_1[r] = (t_16[r] + t_13[r]);  // add(t_16, t_13)   examples/causal.tile:4
+          scale(O_1, alpha);  // mul(O_1_0, alpha)   examples/causal.tile:5
+          ROWS m[r] = m_1[r];
+          ROWS l[r] = l_1[r];
+        }
+      }
+      weights_by_columns<f16, 64, 4>(O_1, t_52_packed, shared + 32768 + stage * 8192, corner);   // O_1 += contract(t_52, v, over=j)
+      stage = stage == 1 ? 0 : stage + 1;
+    }
+#pragma unroll 1
+    for (const int end = windows_1 + windows_0; n < end; n++) {
+      const int window = window_at(n);
+      copies_wait<0>();
+      __syncthreads();
+      if (n + 1 < windows) {
+        const int next = window_at(n + 1), free = stage == 0 ? 1 : stage - 1;
+        copy_k(next, free);
+        copy_v(next, free);
+      }
+      copies_commit();
+      const int stream_lane = window + 2 * (lane & 3);   // j
+      if (n == 0) {
+        float few__[16];
+        held_by_rows<f16, 64, 4, false>(few__, q_held, shared + 16384 + stage * 8192, turned);   // t_37 = contract(q, k, over=d)
+        {
+          float guess_[8];
+          const int c = 0;
+          EACH {
+            const int r = x >> 1, column = x & 1;
+            const float t_38_x = (few__[8 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   examples/causal.tile:3
+            guess_[x] = t_38_x;
+          }
+          ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
+        }
+      }
+      held_by_rows<f16, 64, 4, false>(t_1, q_held, shared + 16384 + stage * 8192, turned);   // t_37 = contract(q, k, over=d)
+      {
+        float t_44[4]; ROWS t_44[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/causal.tile:4
+        float r_3[4]; ROWS r_3[r] = max_nan(t_44[r], -3.4028235e+38f);  // max(t_44, -3.4028234663852886e+38)   examples/causal.tile:4
+        float t_10_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_6)   examples/causal.tile:4
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+          float t_6_four[8];
+          EACH {
+            const int r = x >> 1, column = 8 * c + (x & 1);
+            const float t_38_x_ = (t_1[8 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   examples/causal.tile:3
+            const float t_2_x = fmaf(t_1[8 * c + x], 0.18033688f, -(r_3[r]));  // sub(t_38, r_3)   examples/causal.tile:4
+            const float t_6_x = exp2_(t_2_x);  // exp2(t_2)   examples/causal.tile:4
+            t_6_four[x] = t_6_x;
+            t_10_part[r] = t_10_part[r] + t_6_x;
+          }
+          t_52_packed[4 * c] = pack_f16(t_6_four[0], t_6_four[1]);
+          t_52_packed[4 * c + 1] = pack_f16(t_6_four[2], t_6_four[3]);
+          t_52_packed[4 * c + 2] = pack_f16(t_6_four[4], t_6_four[5]);
+          t_52_packed[4 * c + 3] = pack_f16(t_6_four[6], t_6_four[7]);
+        }
+        float t_10[4]; ROWS t_10[r] = t_10_part[r];
+        float l_5[4]; ROWS l_5[r] = (l[r] + t_10[r]);  // add(l_3, t_10)   examples/causal.tile:4
+        if (__builtin_expect(__all_sync(FULL, (t_10[0] <= 256.0f) & (t_10[1] <= 256.0f) & (t_10[2] <= 256.0f) & (t_10[3] <= 256.0f)), 1)) {
+          ROWS l[r] = l_5[r];
+        }
+        else {
+          held_by_rows<f16, 64, 4, false>(t_1, q_held, shared + 16384 + stage * 8192, turned);   // t_37 = contract(q, k, over=d)
+          float t_44[4]; ROWS t_44[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/causal.tile:4
+          float r_3[4]; ROWS r_3[r] = max_nan(t_44[r], -3.4028235e+38f);  // max(t_44, -3.4028234663852886e+38)   examples/causal.tile:4
+          float t_39_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_38)   examples/causal.tile:4
+#pragma unroll
+          for (int c = 0; c < 8; c++) {
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              t_39_part[r] = fmaxf(t_39_part[r], t_1[8 * c + x]);
+            }
+          }
+          float t_39[4]; ROWS t_39[r] = quad_max(t_39_part[r]) * 0.18033688f;
+          float m_4[4]; ROWS m_4[r] = max_nan(m[r], t_39[r]);  // max(m_3, t_39)   examples/causal.tile:4
+          float t_40[4]; ROWS t_40[r] = min_nan(m_4[r], 3.4028235e+38f);  // min(m_4, 3.4028234663852886e+38)   examples/causal.tile:4
+          float r_2[4]; ROWS r_2[r] = max_nan(t_40[r], -3.4028235e+38f);  // max(t_40, -3.4028234663852886e+38)   examples/causal.tile:4
+          float t_45[4]; ROWS t_45[r] = (r_3[r] - r_2[r]);  // sub(r_3, r_2)   examples/causal.tile:4
+          float alpha_1[4]; ROWS alpha_1[r] = exp2_(t_45[r]);  // exp2(t_45)   examples/causal.tile:4
+          float t_46[4]; ROWS t_46[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/causal.tile:4
+          float t_43_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_42)   examples/causal.tile:4
+#pragma unroll
+          for (int c = 0; c < 8; c++) {
+            float t_42_four[8];
+            EACH {
+              const int r = x >> 1, column = 8 * c + (x & 1);
+              const float t_38_x__ = (t_1[8 * c + x] * 0.18033688f);  // mul(t_37, 0.18033688011112042)   examples/causal.tile:3
+              const float t_41_x = fmaf(t_1[8 * c + x], 0.18033688f, -(r_2[r]));  // sub(t_38, r_2)   examples/causal.tile:4
+              const float t_42_x = exp2_(t_41_x);  // exp2(t_41)   examples/causal.tile:4
+              t_42_four[x] = t_42_x;
+              t_43_part[r] = t_43_part[r] + t_42_x;
+            }
+            t_52_packed[4 * c] = pack_f16(t_42_four[0], t_42_four[1]);
+            t_52_packed[4 * c + 1] = pack_f16(t_42_four[2], t_42_four[3]);
+            t_52_packed[4 * c + 2] = pack_f16(t_42_four[4], t_42_four[5]);
+            t_52_packed[4 * c + 3] = pack_f16(t_42_four[6], t_42_four[7]);
+          }
+          float t_43[4]; ROWS t_43[r] = t_43_part[r];
+          float l_4[4]; ROWS l_4[r] = (t_46[r] + t_43[r]);  // add(t_46, t_43)   examples/causal.tile:4
+          scale(O_1, alpha_1);  // mul(O_1_1, alpha_1)   examples/causal.tile:5
+          ROWS m[r] = m_4[r];
+          ROWS l[r] = l_4[r];
+        }
+      }
+      weights_by_columns<f16, 64, 4>(O_1, t_52_packed, shared + 32768 + stage * 8192, corner);   // O_1 += contract(t_22, v, over=j)
+      stage = stage == 1 ? 0 : stage + 1;
+    }
+  }
+  {
+    float l_total[4]; ROWS l_total[r] = quad_sum(l[r]);
+    {
+      u32 probe_ = 0;
+      float inverse_l_total[4]; ROWS inverse_l_total[r] = reciprocal(l_total[r]);
+      __syncwarp();   // what was there has left
+      const u32 out_place = shared + warp * 4096;
+      const u32 out_lane = out_place + (lane >> 2) * 144 + (lane & 3) * 4;
+      if (__all_sync(FULL, regular(l_total[0]) & regular(l_total[1]) & regular(l_total[2]) & regular(l_total[3]))) {
+#pragma unroll
+        for (int b16 = 0; b16 < 4; b16++) {
+          float four[2][8];
+#pragma unroll
+          for (int b8 = 0; b8 < 2; b8++) EACH {
+            const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
+            const float t_19_x = (O_1[8 * c + x] * inverse_l_total[r]);  // div(O_1, l)   examples/causal.tile:5
+            four[b8][x] = t_19_x;
+          }
+          probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]), pack_bf16(four[0][4], four[0][5]), pack_bf16(four[0][6], four[0][7]), pack_bf16(four[1][4], four[1][5]), pack_bf16(four[1][6], four[1][7]));
+          const u32 out_0 = (out_lane ^ ((2 * (b16 & 3) + 0) << 4)) + (b16 >> 2) * 16384;
+          shared_word(out_0 + 0, pack_f16(four[0][0], four[0][1]));
+          shared_word(out_0 + 1024, pack_f16(four[0][2], four[0][3]));
+          shared_word(out_0 + 2048, pack_f16(four[0][4], four[0][5]));
+          shared_word(out_0 + 3072, pack_f16(four[0][6], four[0][7]));
+          const u32 out_1 = (out_lane ^ ((2 * (b16 & 3) + 1) << 4)) + (b16 >> 2) * 16384;
+          shared_word(out_1 + 0, pack_f16(four[1][0], four[1][1]));
+          shared_word(out_1 + 1024, pack_f16(four[1][2], four[1][3]));
+          shared_word(out_1 + 2048, pack_f16(four[1][4], four[1][5]));
+          shared_word(out_1 + 3072, pack_f16(four[1][6], four[1][7]));
+        }
+      }
+      else {
+#pragma unroll
+        for (int b16 = 0; b16 < 4; b16++) {
+          float four[2][8];
+#pragma unroll
+          for (int b8 = 0; b8 < 2; b8++) EACH {
+            const int c = 2 * b16 + b8, r = x >> 1, column = 8 * c + (x & 1);
+            const float t_19_x_ = divide(O_1[8 * c + x], l_total[r]);  // div(O_1, l)   examples/causal.tile:5
+            four[b8][x] = t_19_x_;
+          }
+          probe_ = watch(probe_, pack_bf16(four[0][0], four[0][1]), pack_bf16(four[0][2], four[0][3]), pack_bf16(four[1][0], four[1][1]), pack_bf16(four[1][2], four[1][3]), pack_bf16(four[0][4], four[0][5]), pack_bf16(four[0][6], four[0][7]), pack_bf16(four[1][4], four[1][5]), pack_bf16(four[1][6], four[1][7]));
+          const u32 out_0 = (out_lane ^ ((2 * (b16 & 3) + 0) << 4)) + (b16 >> 2) * 16384;
+          shared_word(out_0 + 0, pack_f16(four[0][0], four[0][1]));
+          shared_word(out_0 + 1024, pack_f16(four[0][2], four[0][3]));
+          shared_word(out_0 + 2048, pack_f16(four[0][4], four[0][5]));
+          shared_word(out_0 + 3072, pack_f16(four[0][6], four[0][7]));
+          const u32 out_1 = (out_lane ^ ((2 * (b16 & 3) + 1) << 4)) + (b16 >> 2) * 16384;
+          shared_word(out_1 + 0, pack_f16(four[1][0], four[1][1]));
+          shared_word(out_1 + 1024, pack_f16(four[1][2], four[1][3]));
+          shared_word(out_1 + 2048, pack_f16(four[1][4], four[1][5]));
+          shared_word(out_1 + 3072, pack_f16(four[1][6], four[1][7]));
+        }
+      }
+      if (probe_ & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent
+      __syncwarp();
+#pragma unroll
+      for (int start = 0; start < 32; start += 4) {
+        const int row = start + (lane >> 3), taken = origin + warp * 32 + row;
+#pragma unroll
+        for (int slab = 0; slab < 1; slab++) {
+          const int column = 64 * slab + 8 * (lane & 7);
+          if (taken < M) *(uint4*)(&O[(i64)b * O_stride0 + (i64)h * O_stride1 + (i64)taken * O_stride2 + (i64)column * O_stride3]) = get_shared(out_place + slab * 16384 + row * 128 + (((lane & 7) ^ (row & 7)) << 4));  // store(b, h, i, e, t_19)   examples/causal.tile:2
+        }
+      }
+    }
+  }
 }

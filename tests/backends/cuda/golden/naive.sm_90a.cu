@@ -31,7 +31,7 @@ template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[
   }
 }
 
-extern "C" __global__ void __launch_bounds__(640, 1) naive(
+extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap q_map,

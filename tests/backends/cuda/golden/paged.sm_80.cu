@@ -1,4 +1,4 @@
-// paged for sm_80, made by tilec, emitter simt
+// paged for sm_80, made by tilec, emitter simt; not ampere: grid 0: its tiles have 4 rows; the schedule has 64
 // … header.cuh
 
 struct Args {

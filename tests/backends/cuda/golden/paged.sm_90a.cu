@@ -31,7 +31,7 @@ template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) paged(
+extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     const __grid_constant__ TensorMap q_map,
     const int* __restrict__ len,
     const i64 len_stride0,
