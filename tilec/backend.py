@@ -281,10 +281,12 @@ class _Reference:
         return None
 
 
-def source(kernel: Kernel, form: str) -> str:
-    """The code that the CPU target makes for placed tiles: `llvm`, or `asm` for this processor."""
+def source(kernel: Kernel, form: str, placed: bool = False) -> str:
+    """The code that the CPU target makes for placed tiles: `llvm`, or `asm` for this processor. `placed`: the instructions
+    of LLVM say which line of the program they come from.
+    """
     from tilec.backends.cpu import jit
     from tilec.backends.cpu.lower import lower
 
-    text = lower(kernel, jit.host()).text
+    text = lower(kernel, jit.host(), placed=placed).text
     return text if form == "llvm" else jit.assembly(text)

@@ -88,6 +88,22 @@ def test_cuda_code_is_linked():
     assert len(at - {None}) >= 3
 
 
+def test_llvm_code_is_linked_and_stays_what_it_is():
+    kernel = tilec.compile(CAUSAL, target="cpu")
+    placed, plain = (kernel.source("llvm", placed=p, **SIZES) for p in (True, False))
+    found = code_lines(placed)
+    body = [n for n, x in enumerate(found) if x.text.startswith("!tilec.places")]
+    texts = [x.text for x in found[: body[0]]]
+    assert [x.rstrip() for x in texts if x.strip()] == [
+        x.rstrip() for x in plain.splitlines() if x.strip()
+    ]
+    softmax = next(n for n, x in enumerate(CAUSAL.splitlines(), 1) if "softmax" in x)
+    at = [x.at for x in found]
+    assert len(set(at) - {None}) >= 3
+    assert at.count(softmax) > 20
+    assert sum(x is not None for x in at) > len(at) / 2
+
+
 def test_changes_are_marked():
     html = side_by_side(
         [Line("a = add(b, c)", 1), Line("same")], [Line("a = sub(b, c)", 1), Line("same")]

@@ -199,7 +199,7 @@ def _write_page(
             for name, k in stages
         ],
         "CUDA" if on_gpu else "LLVM IR",
-        kernel.source(form, dtype=element, **sizes),
+        kernel.source(form, dtype=element, placed=True, **sizes),
     )
     try:
         Path(file).write_text(page.text(), encoding="utf-8")
