@@ -425,22 +425,13 @@ class Kernel:
         # the sizes that specialise fixes are known only after the tensor passes
         return tensor + tuple(pipeline.Step(s.name) if s.name == "specialise" else s for s in tiles)
 
-    def source(
-        self,
-        target: str = "llvm",
-        *,
-        dtype: DType | None = None,
-        placed: bool = False,
-        **sizes: int,
-    ) -> str:
+    def source(self, target: str = "llvm", *, dtype: DType | None = None, **sizes: int) -> str:
         """The generated code: `llvm` for LLVM IR, `asm` for this processor's assembly; `cuda`, `ptx` or `sass`.
 
-        `dtype`: the element type of untyped tensors; without one f32 on a CPU, f16 on a GPU. `placed`: LLVM IR says which
-        line of the program an instruction comes from, as metadata.
+        `dtype`: the element type of untyped tensors; without one f32 on a CPU, f16 on a GPU.
         """
         if target in backend.CPU_FORMS:
-            tiles = _last(self.stages(dtype=dtype or "f32", sizes=sizes))
-            return backend.source(tiles, target, placed)
+            return backend.source(_last(self.stages(dtype=dtype or "f32", sizes=sizes)), target)
         if target not in backend.GPU_FORMS:
             forms = ", ".join(backend.CPU_FORMS + backend.GPU_FORMS)
             raise UnsupportedError(

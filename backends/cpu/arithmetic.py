@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal
 
 import llvmlite.ir as ir
@@ -42,7 +42,7 @@ class Placed(ir.IRBuilder):
     place: Any = None
 
     @contextlib.contextmanager
-    def of(self, op: Op | None) -> Iterator[None]:
+    def of(self, op: Op | None) -> Generator[None]:
         """Instructions in here come from an op."""
         held = self.place
         if op is not None and op.span is not None:

@@ -10,7 +10,7 @@ import pytest
 
 import tilec
 from tests.programs import CAUSAL, GROUPED
-from tilec import ceilings, roofline
+from tilec import backend, ceilings, roofline
 from tilec.ir import Group, walk
 from tilec.page import graph
 from tilec.page.html import Line, Page, code_lines, lines, side_by_side
@@ -90,7 +90,8 @@ def test_cuda_code_is_linked():
 
 def test_llvm_code_is_linked_and_stays_what_it_is():
     kernel = tilec.compile(CAUSAL, target="cpu")
-    placed, plain = (kernel.source("llvm", placed=p, **SIZES) for p in (True, False))
+    *_, (_, tiles) = kernel.stages(sizes=SIZES)
+    placed, plain = (backend.source(tiles, "llvm", placed=p) for p in (True, False))
     found = code_lines(placed)
     body = [n for n, x in enumerate(found) if x.text.startswith("!tilec.places")]
     texts = [x.text for x in found[: body[0]]]
