@@ -120,7 +120,13 @@ def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
     from tilec.backends.cuda import target as cuda
 
     if cuda.arch_of(target) != cuda.HOPPER:
-        return {}
+        return {
+            "warps": (4, 8),
+            "height": (16, 32),
+            "columns": (16, 32, 48, 64, 96, 128),
+            "stages": (1, 2),
+            "blocks": (1, 2),
+        }
     return {
         "warpgroups": (2, 3, 4),
         "columns": (32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192),

@@ -253,6 +253,6 @@ def test_schedule_fields_are_searched_where_a_target_has_them():
     )
     assert (one.tile, one.schedule) == ({}, {"warpgroups": 3, "columns": 96, "order": "longest"})
     assert space.shape(one, tiles).tile == {"i": 192, "j": 96}
-    assert set(space.default_space(tiles, "cuda:sm_80")) == {"i", "j"}
+    assert "warps" in space.default_space(tiles, "cuda:sm_80")
     with pytest.raises(tilec.ArgumentError, match="no 'warpgroups'"):
         space.parse(["warpgroups=3"], tiles, "cpu")
