@@ -7,6 +7,7 @@ import pytest
 import tilec
 from tests.programs import CAUSAL
 from tilec import ceilings, cost
+from tilec.work import Unit
 
 ROOF = ceilings.H200
 
@@ -38,5 +39,6 @@ def test_trimming_takes_masked_work_away():
     known, scalars = kernel.environment({"B": 1, "H": 4, "M": 512, "N": 512, "D": 64, "E": 64})
     *_, (_, tiles) = kernel.stages(sizes=known)
     full = cost.predict(tiles, known, scalars, {}, ROOF)
-    assert cost.predict(tiles, known, scalars, {}, ROOF, {"matrix": 0}) < full
+    none: dict[Unit, int] = {"matrix": 0, "fma": 0, "special": 0}
+    assert cost.predict(tiles, known, scalars, {}, ROOF, none) < full
     assert cost.predict(tiles, known, scalars, {}, ROOF, {"matrix": 1 << 62}) == pytest.approx(full)

@@ -120,7 +120,13 @@ def schedule_space(target: str) -> dict[str, tuple[object, ...]]:
     from tilec.backends.cuda import target as cuda
 
     if cuda.arch_of(target) != cuda.HOPPER:
-        return {}
+        return {
+            "warps": (4, 8),
+            "height": (16, 32),
+            "columns": (16, 32, 48, 64, 96, 128),
+            "stages": (1, 2),
+            "blocks": (1, 2),
+        }
     return {
         "warpgroups": (2, 3, 4),
         "columns": (32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192),
@@ -281,10 +287,12 @@ class _Reference:
         return None
 
 
-def source(kernel: Kernel, form: str) -> str:
-    """The code that the CPU target makes for placed tiles: `llvm`, or `asm` for this processor."""
+def source(kernel: Kernel, form: str, placed: bool = False) -> str:
+    """The code that the CPU target makes for placed tiles: `llvm`, or `asm` for this processor. `placed`: the instructions
+    of LLVM say which line of the program they come from.
+    """
     from tilec.backends.cpu import jit
     from tilec.backends.cpu.lower import lower
 
-    text = lower(kernel, jit.host()).text
+    text = lower(kernel, jit.host(), placed=placed).text
     return text if form == "llvm" else jit.assembly(text)

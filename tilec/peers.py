@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from tilec.errors import ArgumentError
 from tilec.formula import Formula, Roles, seen
@@ -52,6 +52,8 @@ def standard(f: Formula, r: Roles, tensors: Mapping[str, Any], on_gpu: bool) -> 
             Peer(f"torch SDPA {short}", _Sdpa(f, q, k, v, slopes, name))
             for name, short in names.items()
         ]
+    if on_gpu:
+        out.append(Peer("FlashAttention-4", _Flash4(f, q, k, v)))
     out.append(Peer("torch FlexAttention", _Flex(f, q, k, v, slopes)))
     out.append(Peer("torch, written out", lambda: lambda: written_out(f, q, k, v, slopes)))
     return out
@@ -123,6 +125,51 @@ class _Sdpa:
         if f.slopes is None:
             return keep
         return _bias(f, p, j, self.slopes).masked_fill(~keep, float("-inf")).to(q.dtype)[None]
+
+
+SIDES: dict[str, Callable[[int], tuple[int | None, int | None]]] = {
+    "causal window": lambda w: (w - 1, 0),
+    "causal window and itself": lambda w: (w, 0),
+    "window": lambda w: (w, w),
+}
+"""How many positions FlashAttention is to see to the left and to the right, by mask."""
+
+
+def _first(made: Any) -> Any:
+    return cast("tuple[Any, ...]", made)[0] if isinstance(made, tuple) else made
+
+
+@dataclass(frozen=True)
+class _Flash4:
+    """FlashAttention-4 (the package flash-attn-4), whose tensors are [b, n, h, d] and whose masks are aligned at the end."""
+
+    f: Formula
+    q: Any
+    k: Any
+    v: Any
+
+    def __call__(self) -> Callable[[], Any]:
+        f = self.f
+        if f.slopes is not None or f.mask not in ("full", "causal", *SIDES):
+            raise ValueError(f"it has no {f}")
+        if f.mask != "full" and not f.aligned and self.q.shape[2] != self.k.shape[2]:
+            raise ValueError("it counts positions from the end")
+        more: dict[str, Any] = {"causal": f.mask.startswith("causal")}
+        if f.mask in SIDES and f.window is not None:
+            more["window_size"] = SIDES[f.mask](int(f.window))
+        if f.scale is not None:
+            more["softmax_scale"] = float(f.scale)
+        if f.cap is not None:
+            more["softcap"] = float(f.cap)
+        call = _module("flash_attn.cute").flash_attn_func
+        q, k, v = (x.transpose(1, 2).contiguous() for x in (self.q, self.k, self.v))
+
+        def run() -> Any:
+            made = call(q, k, v, **more)
+            return _first(made).transpose(1, 2)
+
+        run()
+        return run
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal
 
 import llvmlite.ir as ir
@@ -25,8 +26,34 @@ from tilec.backends.cpu.values import (
     type_of,
     undefined,
 )
+from tilec.ir import Op
 
 Order = Literal["<", "<=", ">", ">=", "==", "!="]
+
+
+NOTHING = contextlib.nullcontext()
+PLACES = "tilec.places"
+"""Named metadata of a module whose instructions say which line of the user's program they come from."""
+
+
+class Placed(ir.IRBuilder):
+    """A builder whose instructions carry the place in the user's program that they come from, as metadata `from`."""
+
+    place: Any = None
+
+    @contextlib.contextmanager
+    def of(self, op: Op | None) -> Generator[None]:
+        """Instructions in here come from an op."""
+        held = self.place
+        if op is not None and op.span is not None:
+            self.place = self.module.add_metadata([f"{op.span.file}:{op.span.line}"])
+        yield
+        self.place = held
+
+    def _insert(self, instr: Any) -> None:
+        if self.place is not None:
+            instr.set_metadata("from", self.place)
+        super()._insert(instr)
 
 
 class Arithmetic:
@@ -38,7 +65,12 @@ class Arithmetic:
         self.machine = machine
         self.lanes = lanes or machine.lanes
         block = function.blocks[-1] if function.blocks else function.append_basic_block("entry")
-        self.builder: Any = ir.IRBuilder(block)
+        placed = PLACES in self.module.namedmetadata
+        self.builder: Any = Placed(block) if placed else ir.IRBuilder(block)
+
+    def of(self, op: Op | None) -> contextlib.AbstractContextManager[None]:
+        """Instructions in here are made for an op: where a module is to name places, they carry that of the op."""
+        return self.builder.of(op) if isinstance(self.builder, Placed) else NOTHING
 
     # ---- operands
 

@@ -159,7 +159,11 @@ class Evaluator:
             return self.argument(x)
         if x in self.kernel.dims:
             return Val((self.slots["dim", x],))
-        op = self.defs[x]
+        with self.e.of(self.defs[x]):
+            return self.made(x, self.defs[x], p)
+
+    def made(self, x: str, op: Op, p: Point) -> Val:
+        """The value of an op at a point."""
         match op:
             case Edge():
                 w = self.window(op.axis)
@@ -348,6 +352,10 @@ class Evaluator:
     def store(self, op: Store, p: Point) -> None:
         """Writes a value to a tensor."""
         value = self.value(op.value, p)
+        with self.e.of(op):
+            self.write(op, p, value)
+
+    def write(self, op: Store, p: Point, value: Val) -> None:
         self.memory.write(op.tensor, self.index(op, p), value, self.near(op, p))
 
     def index(self, op: Load | Store, p: Point) -> list[Index]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import llvmlite.ir as llvm
 
+from tilec.backends.cpu.arithmetic import PLACES
 from tilec.backends.cpu.context import COUNTER, MISSED, TASKS, Context
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
@@ -34,12 +35,14 @@ class Module:
     ways: tuple[tuple[str, ...], ...]
 
 
-def lower(kernel: Kernel, machine: Machine, way: str = USUAL) -> Module:
-    """The code of a kernel in tiles (after place).
+def lower(kernel: Kernel, machine: Machine, way: str = USUAL, placed: bool = False) -> Module:
+    """The code of a kernel in tiles (after place). `placed`: each instruction says which line of the program it comes from.
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
     module = llvm.Module(name=kernel.name)
+    if placed:
+        module.add_named_metadata(PLACES, ["from"])
     context, facts = Context(kernel), Facts(kernel)
     grids = [op for op in kernel.body if isinstance(op, Grid)]
     found = tuple(ways(grid, facts.modes(grid)) for grid in grids)

@@ -16,7 +16,7 @@ from tilec.backends.cpu.rows import Rows
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.trim import Bound
 from tilec.backends.cpu.vector import lanes_of, mangle
-from tilec.ir import Load
+from tilec.ir import Load, Op
 
 FAR = 1 << 62
 """Further than any position: sums with it do not overflow."""
@@ -43,7 +43,16 @@ class Panels:
                 self.panel(stages, axis, usable)
             else:
                 for stage in stages:
-                    self.once(stage)
+                    with self.e.of(self.principal(stage)):
+                        self.once(stage)
+
+    def principal(self, stage: Stage) -> Op | None:
+        """The op that a stage is for."""
+        kept = [self.ev.defs[x] for x in stage.kept if x in self.ev.defs]
+        return next(
+            iter([*([stage.root] if stage.root else []), *stage.reduces, *stage.stores, *kept]),
+            None,
+        )
 
     def panel(self, stages: Sequence[Stage], axis: str | None, found: Sequence[Bound]) -> None:
         """Stages that run one after another on each panel."""
@@ -53,7 +62,8 @@ class Panels:
         def body(i: Any, _: list[Any]) -> None:
             with self.ev.scope(), self.trimmed(lane, i, axis, found):
                 for stage in stages:
-                    self.stage(lane, stage, i)
+                    with self.e.of(self.principal(stage)):
+                        self.stage(lane, stage, i)
 
         width = self.vectors * self.e.lanes
         self.e.loop(0, self.ev.window(lane).count, width, [], body, name="panel")

@@ -10,7 +10,7 @@ import pytest
 
 import tilec
 from tests.programs import CAUSAL, GROUPED
-from tilec import ceilings, roofline
+from tilec import backend, ceilings, roofline
 from tilec.ir import Group, walk
 from tilec.page import graph
 from tilec.page.html import Line, Page, code_lines, lines, side_by_side
@@ -86,6 +86,23 @@ def test_cuda_code_is_linked():
     kernel = tilec.compile(CAUSAL, target="cuda:sm_80")
     at = {x.at for x in code_lines(kernel.source("cuda", **SIZES))}
     assert len(at - {None}) >= 3
+
+
+def test_llvm_code_is_linked_and_stays_what_it_is():
+    kernel = tilec.compile(CAUSAL, target="cpu")
+    *_, (_, tiles) = kernel.stages(sizes=SIZES)
+    placed, plain = (backend.source(tiles, "llvm", placed=p) for p in (True, False))
+    found = code_lines(placed)
+    body = [n for n, x in enumerate(found) if x.text.startswith("!tilec.places")]
+    texts = [x.text for x in found[: body[0]]]
+    assert [x.rstrip() for x in texts if x.strip()] == [
+        x.rstrip() for x in plain.splitlines() if x.strip()
+    ]
+    softmax = next(n for n, x in enumerate(CAUSAL.splitlines(), 1) if "softmax" in x)
+    at = [x.at for x in found]
+    assert len(set(at) - {None}) >= 3
+    assert at.count(softmax) > 20
+    assert sum(x is not None for x in at) > len(at) / 2
 
 
 def test_changes_are_marked():

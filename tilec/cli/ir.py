@@ -189,7 +189,11 @@ def _write_page(
     on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
     roof = ceilings.measured(kernel.target or "cpu")
     env = {**sizes, **scalars}
-    form = "cuda" if on_gpu else "llvm"
+    code = (
+        kernel.source("cuda", dtype=element, **sizes)
+        if on_gpu
+        else backend.source(stages[-1][1], "llvm", placed=True)
+    )
     page = Page(
         f"{kernel.name}({', '.join(f'{n}={x:g}' for n, x in env.items())})",
         kernel.text,
@@ -199,7 +203,7 @@ def _write_page(
             for name, k in stages
         ],
         "CUDA" if on_gpu else "LLVM IR",
-        kernel.source(form, dtype=element, **sizes),
+        code,
     )
     try:
         Path(file).write_text(page.text(), encoding="utf-8")

@@ -163,6 +163,7 @@ def _timed(kernel: Kernel, arguments: Mapping[str, Any]) -> tuple[dict[str, Any]
         "kernel": kernel.name,
         "target": kernel.target or "cpu",
         "schedule": None if plan.tuned is None else str(plan.tuned.choice),
+        "shipped": plan.tuned is not None and plan.tuned.shipped,
         "sizes": plan.bound.sizes,
         "scalars": plan.bound.scalars,
         "types": {n: str(a.dtype) for n, a in arguments.items() if hasattr(a, "dtype")},
@@ -239,7 +240,8 @@ def _print(facts: Mapping[str, Any]) -> None:
         f"{facts['kernel']} on {facts['target']}: {', '.join(f'{n}={x}' for n, x in names.items())}"
     )
     if facts["schedule"] is not None:
-        print(f"schedule     {facts['schedule']} (tuned; --tile overrides it)")
+        how = "shipped" if facts["shipped"] else "tuned"
+        print(f"schedule     {facts['schedule']} ({how}; --tile overrides it)")
     print(f"first call   {_seconds(facts['first_seconds'])} (with compilation)")
     print(
         f"time         {_seconds(facts['seconds'])} (median of {facts['runs']}, best "

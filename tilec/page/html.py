@@ -24,6 +24,10 @@ AT = re.compile(r"\s+# (?P<file>.*):(?P<line>\d+):\d+$")
 IN_CODE = re.compile(r"//.*\s(?P<file>\S+):(?P<line>\d+)$")
 """A location in a comment of generated code; it holds until the next one."""
 
+FROM = re.compile(r", !from !(?P<name>\d+)$")
+"""What an instruction of LLVM carries that says where it comes from; PLACE is what that says."""
+PLACE = re.compile(r'^!(?P<name>\d+) = !\{ !".*:(?P<line>\d+)" \}$', re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -127,10 +131,14 @@ def lines(kernel: Kernel) -> list[Line]:
 
 
 def code_lines(code: str) -> list[Line]:
-    """Generated code: a line belongs to the place that the last comment before it names."""
+    """Generated code: a line belongs to the place that it names itself, or the last comment before it does."""
     out: list[Line] = []
     at: int | None = None
+    places = {m["name"]: int(m["line"]) for m in PLACE.finditer(code)}
     for line in code.splitlines():
+        if carried := FROM.search(line):
+            out.append(Line(line[: carried.start()], places[carried["name"]]))
+            continue
         found = IN_CODE.search(line)
         at = int(found["line"]) if found else None if line.rstrip() == "}" else at
         out.append(Line(line, at))

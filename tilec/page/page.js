@@ -2,6 +2,10 @@ const all = (q) => [...document.querySelectorAll(q)];
 function open_(id) {
   for (const x of all('[data-pass]')) x.classList.toggle('on', x.dataset.pass === id);
 }
+function show() {
+  const first = document.querySelector('section.on .lit');
+  if (first) first.scrollIntoView({block: 'center'});
+}
 function light(line) {
   for (const x of all('.at')) x.classList.toggle('lit', x.dataset.line === line);
 }
@@ -11,9 +15,9 @@ document.addEventListener('click', (e) => {
   const at = e.target.closest('.at');
   if (!at) return;
   light(at.classList.contains('lit') ? null : at.dataset.line);
-  if (!at.closest('main')) { const first = document.querySelector('section.on .lit'); if (first) first.scrollIntoView({block: 'center'}); }
+  if (!at.closest('main')) show();
 });
 const wanted = location.hash.match(/^#(?:pass-(\d+)|(code))$/);
 open_(wanted ? wanted[1] || wanted[2] : '1');
 const line = new URLSearchParams(location.search).get('line');
-if (line) light(line);
+if (line) { light(line); addEventListener('load', () => setTimeout(show)); } // after the jump to the hash

@@ -69,6 +69,19 @@ def machine(target: str) -> str:
     return target
 
 
+def kind(target: str) -> str:
+    """What machines share that schedules are shipped for: the width of their vectors, or the architecture of their GPU."""
+    if target != "cpu":
+        return machine(target)
+    from tilec.backends.cpu import jit
+
+    host = jit.host()
+    if host.arm:
+        return "cpu neon"
+    widths = {"avx512f": "avx512", "avx2": "avx2", "avx": "avx"}
+    return f"cpu {next((name for feature, name in widths.items() if host.has(feature)), 'sse')}"
+
+
 @functools.cache
 def compiler(target: str) -> str:
     """The version of tilec, and a hash of what makes code for a target."""

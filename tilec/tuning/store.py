@@ -62,13 +62,15 @@ class Choice:
 
 @dataclass(frozen=True)
 class Winner:
-    """The best schedule found for a key: its time on the user's sizes, and how many times faster it was than the default."""
+    """The best schedule found for a key: its time on the user's sizes, and how many times faster it was than the default.
+    `shipped`: it came with the package."""
 
     key: Key
     choice: Choice
     seconds: float
     gain: float
     at: float
+    shipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -322,4 +324,5 @@ def _entry(e: Any) -> Winner:
         raise TypeError("a key holds something else than texts")
     if not all(isinstance(x, (int, float)) and 0 <= x < 1e18 for x in numbers):
         raise TypeError("a figure is no number")
-    return Winner(key, choice(e["tile"], e["schedule"]), *map(float, numbers))
+    seconds, gain, at = map(float, numbers)
+    return Winner(key, choice(e["tile"], e["schedule"]), seconds, gain, at)

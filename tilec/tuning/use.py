@@ -13,11 +13,11 @@ from tilec.arrays import Array, give
 from tilec.binding import Bound
 from tilec.ir import Kernel
 from tilec.results import Result, new
-from tilec.tuning import search, space, store
+from tilec.tuning import search, shipped, space, store
 from tilec.tuning.apart import Apart
 from tilec.tuning.bench import Bench, Here
 from tilec.tuning.board import Leaderboard
-from tilec.tuning.key import key
+from tilec.tuning.key import Key, key
 
 
 def winner(
@@ -27,15 +27,10 @@ def winner(
     fixed: Mapping[str, int],
     target: str,
 ) -> store.Winner | None:
-    """The stored schedule for a call, None where there is none that can be used; what is wrong with it is a warning."""
-    if not store.exists():
-        return None
-    try:
-        with store.open_store() as s:
-            found = s.winner(key(kernel, sizes, fixed, target))
-    except store.StoreError as e:
-        _warn(str(e))
-        return None
+    """The stored schedule for a call, or the one that is shipped, None where there is none that can be used; what is wrong
+    with it is a warning."""
+    wanted = key(kernel, sizes, fixed, target)
+    found = _stored(wanted) or shipped.winner(wanted, target)
     if found is None:
         return None
     unfit = set(found.choice.tile) - _axes(online, fixed, target)
@@ -44,6 +39,18 @@ def winner(
         _warn(f"the stored schedule {found.choice} does not fit {kernel.name}, and is not used")
         return None
     return found
+
+
+def _stored(wanted: Key) -> store.Winner | None:
+    """What the user's searches found."""
+    if not store.exists():
+        return None
+    try:
+        with store.open_store() as s:
+            return s.winner(wanted)
+    except store.StoreError as e:
+        _warn(str(e))
+        return None
 
 
 def _axes(online: Kernel, fixed: Mapping[str, int], target: str) -> set[str]:

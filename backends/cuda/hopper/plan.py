@@ -249,8 +249,8 @@ def memory_bytes(s: Structure, schedule: Schedule) -> int:
     return _memory(replace(s, rings=rings), schedule, False)[2]
 
 
-RESERVE = 28
-"""Registers for addresses, row values and what is under way, at least: with 24 left over, 160 bytes go to memory."""
+RESERVE = 24
+"""Registers for addresses, row values and what is under way, at least."""
 
 
 def _memory(

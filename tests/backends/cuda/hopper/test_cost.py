@@ -1,0 +1,88 @@
+"""What a Hopper kernel should take, and what it has from memory, held against what an H200 showed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import tilec
+from tests.programs import CAUSAL
+from tilec import backend, ceilings
+from tilec.traffic import budget
+
+TIMES = {
+    (2, 128, 2): 380.3,
+    (2, 96, 2): 384.6,
+    (2, 64, 3): 389.2,
+    (2, 48, 3): 411.2,
+    (2, 32, 3): 478.0,
+    (2, 32, 2): 515.4,
+    (3, 64, 2): 387.7,
+    (3, 48, 3): 406.8,
+    (3, 32, 3): 450.7,
+}
+"""Microseconds of causal attention with 64 heads of 128 and 4096 positions, by warpgroups, columns and stages."""
+
+
+def stated(schedule, **sizes):
+    """A kernel's draft with its budget, and the sizes."""
+    kernel = tilec.compile(CAUSAL, target="cuda:sm_90a")
+    known, scalars = kernel.environment(sizes)
+    steps = dict(kernel.stages(dtype="bf16", sizes=known))
+    before = (steps["online"], known)
+    found = backend.draft(steps["place"], "cuda:sm_90a", schedule, before)
+    return found, budget(found.kernel, known, scalars), {**known, **scalars}, before
+
+
+def test_schedules_are_ranked_as_they_were_measured():
+    found = {}
+    for warpgroups, columns, stages in TIMES:
+        fields = {"warpgroups": warpgroups, "columns": columns, "stages": stages}
+        draft, b, env, _ = stated(
+            fields | {"order": "longest"}, B=4, H=16, M=4096, N=4096, D=128, E=128
+        )
+        assert draft.seconds is not None
+        found[warpgroups, columns, stages] = 1e6 * draft.seconds(b, env, ceilings.H200)
+    ranked = sorted(TIMES, key=lambda at: found[at])
+    assert min(TIMES[at] for at in ranked[:3]) < 1.03 * min(TIMES.values())
+    assert max(TIMES, key=lambda at: found[at]) == (2, 32, 2)
+    for at, took in TIMES.items():
+        assert found[at] == pytest.approx(took, rel=0.1)
+
+
+LONG = {"B": 1, "H": 16, "M": 16384, "N": 16384, "D": 128, "E": 128}
+ONCE = 4 * 16 * 16384 * 128 * 2
+
+
+def from_memory(schedule, roof=ceilings.H200, **sizes):
+    _, b, env, before = stated(schedule, **{**LONG, **sizes})
+    return backend.memory_bytes(before, "cuda:sm_90a", schedule, b, env, roof)
+
+
+def test_sections_that_overflow_the_cache_are_read_again(monkeypatch):
+    from tilec.backends.cuda.hopper import launch
+
+    monkeypatch.setattr(launch, "CACHE", 1 << 50)  # sections as long as they are asked for
+    fields = {"order": "longest", "columns": 128}
+    measured = 614_220_288 + 79_835_904
+    assert from_memory(fields | {"section": 8}) == pytest.approx(measured, rel=0.05)
+    assert from_memory(fields | {"section": 2}) == ONCE
+    larger = dataclasses.replace(ceilings.H200, far=1 << 30)
+    assert from_memory(fields | {"section": 16}, larger) == ONCE
+    assert from_memory(fields | {"section": 16}) > from_memory(fields | {"section": 8}) > 2 * ONCE
+
+
+def test_heads_that_share_keys_have_them_once():
+    text = CAUSAL.replace("K[b, h, j", "K[b, h // 4, j").replace("V[b, h, j", "V[b, h // 4, j")
+    text = text.replace("K[B, H,", "K[B, G,").replace("V[B, H,", "V[B, G,")
+    kernel = tilec.compile(text, target="cuda:sm_90a")
+    known, scalars = kernel.environment({**LONG, "G": 4})
+    steps = dict(kernel.stages(dtype="bf16", sizes=known))
+    b, env = budget(steps["place"], known, scalars), {**known, **scalars}
+    moved = backend.memory_bytes((steps["online"], known), "cuda:sm_90a", {}, b, env, ceilings.H200)
+    assert moved == pytest.approx(ONCE * (2 + 2 / 4) / 4, rel=0.05)
+
+
+def test_nothing_is_said_of_other_emitters():
+    assert from_memory({"emitter": "simt"}, M=256, N=256) is None
