@@ -18,7 +18,13 @@ from tilec.backends.cuda.hopper.text import Lines
 from tilec.dataflow import names_in
 from tilec.ir import Store, operands, walk
 
-SHARED_PARTS = ("numbers", "pieces of tiles", "the four threads", "accumulators")
+SHARED_PARTS = (
+    "numbers",
+    "pieces of tiles",
+    "the four threads",
+    "rows of an output",
+    "accumulators",
+)
 """The parts of the Hopper kernels' header that are used here."""
 THREAD = ("(int)threadIdx.x", "again((int)threadIdx.x)")
 """A thread's number: known for good, or read again where registers are dear."""
@@ -99,6 +105,8 @@ class _Kernel(Streaming):
             Parameter("scalar", self.names.of(a.name), types[a.type])
             for a in self.kernel.arguments.values()
         ]
+        if self.schedule.order == "longest":
+            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
         if self.s.watched:
             out.append(Parameter("redo", "redo", "u32* __restrict__"))
         return tuple(out)
