@@ -12,13 +12,15 @@ from tilec.backends.cuda.ampere.emit import emit
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.hopper import compile as hopper
+from tilec.backends.cuda.hopper.analysis import HEAVY
 from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled, uneven
 from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
 from tilec.backends.cuda.online import Online
-from tilec.ir import Grid, Kernel
+from tilec.ir import Grid, Kernel, Map, walk
 from tilec.passes.split import Options
 from tilec.pipeline import Pipeline
+from tilec.scalar import evaluate
 
 
 def tiles(online: Online, schedule: Schedule) -> Kernel:
@@ -46,7 +48,7 @@ def schedules(online: Online, arch: str) -> Iterator[Schedule]:
     Raises Refused where no grid fits.
     """
     probe = tiled(_specialised(online), Schedule(relax=False), online.packed)
-    found = defaults(fitting(probe, online.scattered), arch)
+    found = defaults(fitting(probe, online.scattered), online.sizes, arch)
     asked = dict.fromkeys(changed(x, online.schedule) for x in found)
     return iter(asked or [changed(Schedule(), online.schedule)])
 
@@ -77,15 +79,18 @@ SMALLER: tuple[Mapping[str, Any], ...] = (
     {"height": 16, "warps": 2, "blocks": 1},
 )
 COLUMNS = (64, 48, 32)
+FEW = 64
+"""Rows up to which a tile has no more."""
 
 
-def defaults(s: Structure, arch: str) -> Iterator[Schedule]:
+def defaults(s: Structure, sizes: Mapping[str, int], arch: str) -> Iterator[Schedule]:
     """The schedules whose tiles fit a multiprocessor, those that are fast where they do first."""
     base = Schedule(order="longest" if uneven(s) else "static")
     tiles = (*s.queries, *s.rings)
     width = max([t.width for t in tiles] + [x.width for x in s.slots])
+    rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))
     # to compute a tile takes registers, too
-    first = () if any(t.computed for t in tiles) else fastest(width)
+    first = () if rows <= FEW or any(t.computed for t in tiles) else fastest(s, width)
     tried = [(n, shape) for n in COLUMNS for shape in first]
     tried += [(n, shape) for shape in SMALLER for n in COLUMNS]
     tried += [(16, shape) for shape in SMALLER]
@@ -98,14 +103,16 @@ def defaults(s: Structure, arch: str) -> Iterator[Schedule]:
             yield found
 
 
-def fastest(width: int) -> tuple[Mapping[str, Any], ...]:
+def fastest(s: Structure, width: int) -> tuple[Mapping[str, Any], ...]:
     """How the rows lie over the warps where tiles fit so."""
-    return next((x for most, x in SHAPES if width <= most), ())
+    shapes = next((x for most, x in SHAPES if width <= most), ())
+    heavy = any(isinstance(op, Map) and op.fn in HEAVY for b in s.blocks for op in walk(b.middle))
+    return tuple(x for x in shapes if not heavy or "query" not in x)
 
 
 def fits(s: Structure, schedule: Schedule, arch: str) -> bool:
     """Whether tiles fit the registers and as many blocks as the schedule says a multiprocessor."""
-    sized = replace(s, columns=schedule.columns, rows=schedule.rows)
+    sized = replace(s, columns=schedule.columns, rows=min(s.rows, schedule.rows))
     try:
         plan = plans.make(sized, schedule, architectures.shared_limit(arch))
     except Refused:

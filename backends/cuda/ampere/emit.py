@@ -12,13 +12,18 @@ from tilec.backends.cuda.ampere.epilogue import Leaving
 from tilec.backends.cuda.ampere.plan import Plan, padded
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.ampere.streaming import Streaming
-from tilec.backends.cuda.hopper.expression import ELEMENT
-from tilec.backends.cuda.hopper.source import Parameter
+from tilec.backends.cuda.hopper.source import REDO, Parameter
 from tilec.backends.cuda.hopper.text import Lines
 from tilec.dataflow import names_in
-from tilec.ir import Store, operands, walk
+from tilec.ir import operands, walk
 
-SHARED_PARTS = ("numbers", "pieces of tiles", "the four threads", "accumulators")
+SHARED_PARTS = (
+    "numbers",
+    "pieces of tiles",
+    "the four threads",
+    "rows of an output",
+    "accumulators",
+)
 """The parts of the Hopper kernels' header that are used here."""
 THREAD = ("(int)threadIdx.x", "again((int)threadIdx.x)")
 """A thread's number: known for good, or read again where registers are dear."""
@@ -83,24 +88,11 @@ class _Kernel(Streaming):
 
     def parameters(self) -> tuple[Parameter, ...]:
         """The kernel's arguments, in order."""
-        out: list[Parameter] = []
-        stored = {op.tensor for op in self.s.epilogue if isinstance(op, Store)}
-        for t in self.scope.used_pointers:
-            name = self.names.of(t)
-            const = "" if t in stored else "const "
-            out.append(
-                Parameter("pointer", t, f"{const}{ELEMENT[self.scope.dtype(t)]}* __restrict__")
-            )
-            for k in range(len(self.scope.dims(t))):
-                out.append(Parameter("stride", f"{name}_stride{k}", "const i64", dim=k))
-        out += [Parameter("dim", self.names.of(d), "const int") for d in self.kernel.dims]
-        types = {"int": "const i64", "float": "const float", "bool": "const bool"}
-        out += [
-            Parameter("scalar", self.names.of(a.name), types[a.type])
-            for a in self.kernel.arguments.values()
-        ]
+        out = self.plain_parameters()
+        if self.schedule.order == "longest":
+            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
         if self.s.watched:
-            out.append(Parameter("redo", "redo", "u32* __restrict__"))
+            out.append(REDO)
         return tuple(out)
 
     # ---- the tile of a block

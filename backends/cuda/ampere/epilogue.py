@@ -18,6 +18,13 @@ class Leaving(Epilogue):
         super().__init__(scope, registers)
         self.plan, self.wide = plan, wide
 
+    def limit(self) -> str:
+        """The first row that is not of this tile, which may have fewer than the block, or not there at all."""
+        extent, rows = super().limit(), self.s.rows
+        if rows == self.plan.schedule.rows:
+            return extent
+        return f"least<int>({extent}, origin + {rows})"
+
     def through(self, op: Store, feature: str, width: int) -> bool:
         """Whether a tile leaves through shared memory."""
         return width % 8 == 0 and self.scope.dtype(op.tensor) != "f32"
@@ -54,7 +61,7 @@ class Leaving(Epilogue):
             with out.block(f"for (int slab = 0; slab < {-(-width // 64)}; slab++)"):
                 out.add("const int column = 64 * slab + 8 * (lane & 7);")
                 place = f"out_place + slab * {c.rows * 128} + row * 128 + (((lane & 7) ^ (row & 7)) << 4)"
-                limit = self.scope.extent(self.s.row).text
+                limit = self.limit()
                 test = f"taken < {limit}" + ("" if width % 64 == 0 else f" && column < {width}")
                 offset = self.offset(op, {feature: "column", self.s.row: "taken"})
                 name = self.names.of(op.tensor)
@@ -65,7 +72,7 @@ class Leaving(Epilogue):
     def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
         """Element by element, for rows that begin anywhere."""
         out, name = self.out, self.names.of(op.tensor)
-        limit = self.scope.extent(self.s.row).text
+        limit = self.limit()
         out.add("#pragma unroll")
         with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
             out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")

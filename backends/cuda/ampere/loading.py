@@ -19,6 +19,11 @@ class Loading(Places):
         self.plan, self.schedule = plan, plan.schedule
         self.wide: dict[str, int] = {}
 
+    @property
+    def most_heads(self) -> str:
+        """The heads of a section: a launch knows how long they are."""
+        return "most_heads"
+
     def address(self, room: str) -> str:
         """The address of a room in shared memory."""
         return f"shared + {self.plan.rooms[room].offset}"

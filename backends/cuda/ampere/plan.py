@@ -57,6 +57,11 @@ class Plan:
         return self.schedule.stages == 1
 
     @property
+    def busy(self) -> int:
+        """The warps that have rows: a tile may have fewer than a block."""
+        return -(-self.structure.rows // self.schedule.height)
+
+    @property
     def tight(self) -> bool:
         """Whether what is easily computed again is not kept in registers."""
         need = fragment_registers(self.structure, self.schedule)
@@ -66,7 +71,7 @@ class Plan:
 def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     """The plan of a grid under a schedule, with at most `limit` bytes of shared memory. Raises Refused where none fits."""
     schedule.check()
-    if s.rows != schedule.rows:
+    if s.rows > schedule.rows:
         raise Refused(f"its tiles have {s.rows} rows; the schedule has {schedule.rows}")
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")

@@ -6,6 +6,9 @@ each, and goes through those that count. All warps find the same.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from tilec.backends.cuda.ampere.loading import Loading
 from tilec.backends.cuda.ampere.middle import Middle
 from tilec.backends.cuda.ampere.plan import padded
@@ -196,7 +199,17 @@ class Streaming(Loading):
             self.heads(k, arrays, rolled)
             self.rows_again(block, "lane_number()" if rolled else "again(lane)")
 
-        Middle(self.scope, block, self.registers, heads).write()
+        with self.working():
+            Middle(self.scope, block, self.registers, heads).write()
+
+    @contextmanager
+    def working(self) -> Generator[None]:
+        """What only warps that have rows do."""
+        if self.plan.busy >= self.schedule.warps:
+            yield
+            return
+        with self.out.block(f"if (warp < {self.plan.busy})"):
+            yield
 
     def rows_again(self, block: Block, lane: str) -> None:
         """The row values of a block that are easily computed: so they take no registers before, and no masks are made of
@@ -233,7 +246,8 @@ class Streaming(Loading):
             out.add("__syncthreads();")
             self.ahead(self.plan.early, 1)
             out.add("copies_commit();")
-        self.tails(k)
+        with self.working():
+            self.tails(k)
         if not self.plan.split:
             out.add(f"stage = stage == {c.stages - 1} ? 0 : stage + 1;")
 

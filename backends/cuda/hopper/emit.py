@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib.resources import files
 
 from tilec.backends.cuda.hopper.epilogue import BulkEpilogue
-from tilec.backends.cuda.hopper.expression import ELEMENT
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.loading import Loading
 from tilec.backends.cuda.hopper.plan import (
@@ -34,12 +33,12 @@ from tilec.backends.cuda.hopper.plan import (
     split,
 )
 from tilec.backends.cuda.hopper.schedule import ROWS
-from tilec.backends.cuda.hopper.source import Parameter, Source
+from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
 from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.dataflow import names_in
-from tilec.ir import Store, operands, walk
+from tilec.ir import operands, walk
 
 
 def emit(plan: Plan) -> Source:
@@ -80,33 +79,14 @@ class _Kernel(Loading):
             self.plan,
         )
 
-    def argument(self, p: Parameter) -> str:
-        """The name of an argument in the text: a tensor is a parameter by its own name, which may be taken there."""
-        return self.names.of(p.name) if p.kind == "pointer" else p.name
-
     def parameters(self) -> tuple[Parameter, ...]:
         """The kernel's arguments, in order."""
-        out = list(self.maps.values())
-        stored = {op.tensor for op in self.s.epilogue if isinstance(op, Store)}
-        for t in self.scope.used_pointers:
-            name = self.names.of(t)
-            const = "" if t in stored else "const "
-            out.append(
-                Parameter("pointer", t, f"{const}{ELEMENT[self.scope.dtype(t)]}* __restrict__")
-            )
-            for k in range(len(self.scope.dims(t))):
-                out.append(Parameter("stride", f"{name}_stride{k}", "const i64", dim=k))
-        out += [Parameter("dim", self.names.of(d), "const int") for d in self.kernel.dims]
-        types = {"int": "const i64", "float": "const float", "bool": "const bool"}
-        out += [
-            Parameter("scalar", self.names.of(a.name), types[a.type])
-            for a in self.kernel.arguments.values()
-        ]
+        out = [*self.maps.values(), *self.plain_parameters()]
         if self.schedule.order == "longest":
             out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
             out.append(Parameter("counter", "counter", "u32* __restrict__"))
         if self.s.watched:
-            out.append(Parameter("redo", "redo", "u32* __restrict__"))
+            out.append(REDO)
         return tuple(out)
 
     def set_up(self) -> None:

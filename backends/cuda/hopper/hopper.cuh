@@ -243,7 +243,7 @@ template<class T> DEVICE Piece<T> whole_piece(const T* p) {
   return x;
 }
 // signed bytes as 16-bit numbers, two at a time, by way of numbers whose last bits are the bytes
-DEVICE u32 minus_bf16(u32 x, u32 y) { u32 r; asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
+DEVICE u32 minus_bf16(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(0x3f803f80u), "r"(y ^ 0x80008000u)); return r; }
 DEVICE u32 minus_f16(u32 x, u32 y) { u32 r; asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
 DEVICE u32 bytes_apart(u32 four, int k) { return __byte_perm(four, 0, k ? 0x4342 : 0x4140); }
 DEVICE void widen_bf16(const Piece<signed char>& piece, u32 (&words)[4]) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from tilec.backends.cuda.hopper.analysis import Registers
-from tilec.backends.cuda.hopper.expression import POSITION, Expression
+from tilec.backends.cuda.hopper.expression import ELEMENT, POSITION, Expression
 from tilec.backends.cuda.hopper.plan import (
     Plan,
 )
@@ -14,7 +14,7 @@ from tilec.backends.cuda.hopper.source import Parameter
 from tilec.backends.cuda.hopper.structure import Block, Structure
 from tilec.backends.cuda.hopper.text import Lines, Names
 from tilec.dataflow import backward, definitions, names_in
-from tilec.ir import If, Map, Op, Operand, Reduce, Yield, operands
+from tilec.ir import If, Map, Op, Operand, Reduce, Store, Yield, operands
 
 
 class Ordered(Protocol):
@@ -62,6 +62,27 @@ class Places:
     def most_heads(self) -> str:
         """The heads of a section."""
         return str(self.ordered.section)
+
+    def argument(self, p: Parameter) -> str:
+        """The name of an argument in the text: a tensor is a parameter by its own name, which may be taken there."""
+        return self.names.of(p.name) if p.kind == "pointer" else p.name
+
+    def plain_parameters(self) -> list[Parameter]:
+        """The arguments that are tensors whose elements are named, with their strides, dimensions and scalars."""
+        out: list[Parameter] = []
+        stored = {op.tensor for op in self.s.epilogue if isinstance(op, Store)}
+        for t in self.scope.used_pointers:
+            const = "" if t in stored else "const "
+            element = ELEMENT[self.scope.dtype(t)]
+            out.append(Parameter("pointer", t, f"{const}{element}* __restrict__"))
+            for k in range(len(self.scope.dims(t))):
+                name = f"{self.names.of(t)}_stride{k}"
+                out.append(Parameter("stride", name, "const i64", dim=k))
+        out += [Parameter("dim", self.names.of(d), "const int") for d in self.kernel.dims]
+        types = {"int": "const i64", "float": "const float", "bool": "const bool"}
+        for a in self.kernel.arguments.values():
+            out.append(Parameter("scalar", self.names.of(a.name), types[a.type]))
+        return out
 
     def name_places(self) -> None:
         """The program's names for the places of a tile."""

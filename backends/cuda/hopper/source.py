@@ -35,6 +35,10 @@ class Parameter:
     dim: int = 0
 
 
+REDO = Parameter("redo", "redo", "u32* __restrict__")
+"""The flag by which a kernel asks for the exact one to run."""
+
+
 @dataclass(frozen=True)
 class Launched:
     """A kernel's text, and how it is launched. `paired`: outputs that are written several elements at a time:

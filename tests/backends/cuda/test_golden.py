@@ -16,7 +16,10 @@ HEADERS = sorted((ROOT / "backends" / "cuda").rglob("*.cuh"))
 def generated(text: str) -> str:
     """What was generated: a text without the headers, which are files of their own, the version and the folder."""
     for path in HEADERS:
-        text = text.replace(path.read_text(encoding="utf-8"), f"// … {path.name}\n")
+        header = path.read_text(encoding="utf-8")
+        text = text.replace(header, f"// … {path.name}\n")
+        for part in header.split("\n// ---- ")[1:]:  # some kernels take parts of one only
+            text = text.replace(f"// ---- {part}", f"// … {path.name}: {part.split(chr(10))[0]}")
     return text.replace(f"tilec {tilec.__version__}", "tilec").replace(f"{ROOT}/", "")
 
 

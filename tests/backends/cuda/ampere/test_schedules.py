@@ -122,7 +122,8 @@ def test_the_first_schedule_keeps_everything_in_registers(width: int, arch: str)
 
 def test_the_emitter_is_chosen_and_named() -> None:
     kernel = tilec.compile(CAUSAL, target="cuda:sm_80")
-    single = kernel.gpu_code(dtype="f32", M=64, N=64, D=64, E=64)
+    double = tilec.compile(CAUSAL.replace("causal", "double"), target="cuda:sm_80")
+    single = double.gpu_code(dtype="f64", M=64, N=64, D=64, E=64)
     assert single.emitter == "simt"
     assert "not ampere: " in single.text.split("\n")[0]
     half = kernel.gpu_code(dtype="f16", M=64, N=64, D=64, E=64)

@@ -22,175 +22,11 @@ typedef unsigned short u16;
 #define IN_ORDER asm volatile("" ::: "memory")   // keeps the blocks of a long loop from being computed all at once
 
 
-// ---- numbers
-
-DEVICE float exp2_(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-DEVICE float log2_(float x) { float y; asm("lg2.approx.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-DEVICE float reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
-DEVICE float max_nan(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
-DEVICE float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
-DEVICE float sigmoid_(float x) { return reciprocal(1.f + exp2_(x * -1.4426950408889634f)); }
-DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.8853900817779268f)), 1.f); }
-// tanh x is x (1 + TANH_3 x² + TANH_5 x⁴) up to 9.1e-6 where x² <= 0.25, and up to 1.5e-3 |x|³.
-#define TANH_3 (-0.33185161f)
-#define TANH_5 0.11544492f
-// the greatest x² for which `outer` times the polynomial is right to 1e-3: less than the rounding of a weight
-DEVICE float tanh_reach(float outer) { return fabsf(outer) <= 110.f ? 0.25f : exp2_((log2_(fabsf(outer)) + 0.5777f) * -0.6666667f); }
-DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
-DEVICE float divisor_scale(float y) { return fabsf(y) <= 1e-30f ? 1.2676506e30f : fabsf(y) >= 1e30f ? 7.8886091e-31f : 1.f; }
-DEVICE float divide(float x, float y) {                                          // 0 / 0 is 0
-  const float s = divisor_scale(y), q = x * reciprocal(y * s) * s;
-  return x == 0.f && y == 0.f ? 0.f : q;
-}
-DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
-DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
-DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
-DEVICE u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
-DEVICE u32 watch(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
-DEVICE u32 watch_f16(u32 x, u32 y) { u32 r; asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }
-// stay 0 while all are finite
-DEVICE u32 watch(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch(watch(watch(watch(x, a), b), c), d); }
-DEVICE u32 watch_f16(u32 x, u32 a, u32 b, u32 c, u32 d) { return watch_f16(watch_f16(watch_f16(watch_f16(x, a), b), c), d); }
-// two floats as three bf16 each that add up to them: what is cut off a part goes into the next one
-DEVICE u32 upper(float lo, float hi) { return ((u32)__float_as_int(lo) >> 16) | ((u32)__float_as_int(hi) & 0xffff0000u); }
-DEVICE float without_upper(float x) { return x - __int_as_float((int)((u32)__float_as_int(x) & 0xffff0000u)); }
-DEVICE void split(float lo, float hi, u32& a, u32& b, u32& c) {
-  a = upper(lo, hi);
-  lo = without_upper(lo), hi = without_upper(hi);
-  b = upper(lo, hi);
-  c = pack_bf16(without_upper(lo), without_upper(hi));
-}
-template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a / b; return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q; }
-template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
-DEVICE float real_mod(float a, float b) {
-  if (b == 0.f) return 0.f;
-  const float r = fmodf(a, b);
-  return r != 0.f && (r < 0.f) != (b < 0.f) ? r + b : r;
-}
-DEVICE float real_floor_div(float a, float b) {
-  if (b == 0.f) return 0.f;
-  const float q = (a - real_mod(a, b)) / b, down = floorf(q);
-  return q - down > 0.5f ? down + 1.f : down;
-}
-DEVICE i64 shift_left(i64 a, i64 n) { return n < 0 || n > 63 ? 0 : (i64)((u64)a << n); }
-DEVICE i64 shift_right(i64 a, i64 n) { return n < 0 ? 0 : a >> (n > 63 ? 63 : n); }
-template<class T> DEVICE T repeated(T a, u32 n) {
-  T out = T(1);
-  for (; n; n >>= 1, a = a * a) if (n & 1) out = out * a;
-  return out;
-}
-DEVICE float finite(float x) { return min_nan(max_nan(x, -1e30f), 1e30f); }   // so that 0 times it is 0
-// x to the power n, a whole number; `exponent`: n times the logarithm of |x| to base 2
-DEVICE float whole_power(float x, float exponent, int n) {
-  const float y = exp2_(exponent);
-  return n == 0 ? 1.f : x < 0.f && (n & 1) ? -y : y;
-}
-// Philox 4x32-10: a float in [0, 1) from integers
-DEVICE float uniform(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
-  u32 k0 = (u32)seed, k1 = (u32)((u64)seed >> 32);
-#pragma unroll
-  for (int step = 0; step < 10; step++) {
-    const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
-    c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
-    c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
-    c1 = (u32)p1;
-    c3 = (u32)p0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return (float)(c0 >> 8) * 5.9604644775390625e-8f;
-}
-template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
-template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
-// the least and the greatest y with y // n == x, as far as positions go
-DEVICE int quotient_low(i64 x, i64 n) { const i64 y = n > 0 ? x * n : n < 0 ? (x + 1) * n + 1 : x == 0 ? -MOST : MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
-DEVICE int quotient_high(i64 x, i64 n) { const i64 y = n > 0 ? x * n + n - 1 : n < 0 ? x * n : x == 0 ? MOST : -MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
-// of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
-DEVICE u32 columns_to(int last) { const int n = last < 0 ? 0 : 2 * (last >> 3) + ((last & 7) ? 2 : 1); return n >= 32 ? FULL : (1u << n) - 1; }
-DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
-
-// ---- pieces of tiles that the loading warps compute: 8 adjacent columns of a row
-
-template<class T> struct Piece { T of[8]; };
-DEVICE uint2 load_two(const void* p) {
-  uint2 v;
-  asm("{\n.reg .pred p;\nsetp.ne.u64 p, %2, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\n@p ld.global.nc.v2.u32 {%0, %1}, [%2];\n}"
-    : "=&r"(v.x), "=&r"(v.y) : "l"(p));
-  return v;
-}
-DEVICE uint4 load_four(const void* from, int k) {
-  uint4 v;
-  asm("{\n.reg .pred p;\nsetp.ne.u64 p, %4, 0;\nmov.b32 %0, 0;\nmov.b32 %1, 0;\nmov.b32 %2, 0;\nmov.b32 %3, 0;\n"
-    "@p ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
-    : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from ? (const char*)from + 16 * k : nullptr));
-  return v;
-}
-// 16 bytes from p, or zeros where it is null, into a tile
-DEVICE void copy_piece(u32 to, const void* p, const void* some) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(p ? p : some), "r"(p ? 16 : 0) : "memory");
-}
-DEVICE void pieces_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
-DEVICE i64 all_bits(i64 a) { return a; }
-template<class... Rest> DEVICE i64 all_bits(i64 a, Rest... rest) { return a | all_bits(rest...); }
-// whether pieces of a tensor can be loaded as a whole: they are dense and aligned
-template<class T, class... Strides> DEVICE bool is_whole(const T* p, i64 step, Strides... strides) {
-  constexpr int bytes = sizeof(T) == 1 ? 8 : 16;
-  return step == 1 && ((u64)p & (bytes - 1)) == 0 && (all_bits(strides...) & (bytes / (int)sizeof(T) - 1)) == 0;
-}
-// 8 elements side by side, zeros without a place to load them from
-template<class T> DEVICE Piece<T> whole_piece(const T* p) {
-  Piece<T> x;
-  if constexpr (sizeof(T) == 1) {
-    const uint2 v = load_two(p);
-    memcpy(&x, &v, 8);
-  } else {
-#pragma unroll
-    for (int k = 0; k < (int)sizeof(T) / 2; k++) { const uint4 v = load_four(p, k); memcpy((char*)&x + 16 * k, &v, 16); }
-  }
-  return x;
-}
-// signed bytes as 16-bit numbers, two at a time, by way of numbers whose last bits are the bytes
-DEVICE u32 minus_bf16(u32 x, u32 y) { u32 r; asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
-DEVICE u32 minus_f16(u32 x, u32 y) { u32 r; asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y)); return r; }
-DEVICE u32 bytes_apart(u32 four, int k) { return __byte_perm(four, 0, k ? 0x4342 : 0x4140); }
-DEVICE void widen_bf16(const Piece<signed char>& piece, u32 (&words)[4]) {
-  u32 four[2];
-  memcpy(four, &piece, 8);
-#pragma unroll
-  for (int k = 0; k < 4; k++) {
-    const u32 two = bytes_apart(four[k >> 1], k & 1);
-    words[k] = minus_bf16((two & 0x007f007fu) | 0x43004300u, (two & 0x00800080u) | 0x43004300u);
-  }
-}
-DEVICE void widen_f16(const Piece<signed char>& piece, u32 (&words)[4]) {
-  u32 four[2];
-  memcpy(four, &piece, 8);
-#pragma unroll
-  for (int k = 0; k < 4; k++) words[k] = minus_f16(bytes_apart(four[k >> 1], k & 1) ^ 0x64806480u, 0x64806480u);
-}
-template<int LINES> DEVICE u32 piece_place(u32 tile, int line, int piece) {
-  return tile + (u32)((piece >> 3) * (LINES * 128) + line * 128 + (((piece ^ line) & 7) << 4));
-}
-
-// ---- the four threads that share a row
-
-DEVICE float quad_sum(float x) { x += __shfl_xor_sync(FULL, x, 1); return x + __shfl_xor_sync(FULL, x, 2); }
-DEVICE float quad_max(float x) { x = fmaxf(x, __shfl_xor_sync(FULL, x, 1)); return fmaxf(x, __shfl_xor_sync(FULL, x, 2)); }
-DEVICE float quad_min(float x) { x = fminf(x, __shfl_xor_sync(FULL, x, 1)); return fminf(x, __shfl_xor_sync(FULL, x, 2)); }
-DEVICE float quad_max_nan(float x) { x = max_nan(x, __shfl_xor_sync(FULL, x, 1)); return max_nan(x, __shfl_xor_sync(FULL, x, 2)); }
-DEVICE float quad_min_nan(float x) { x = min_nan(x, __shfl_xor_sync(FULL, x, 1)); return min_nan(x, __shfl_xor_sync(FULL, x, 2)); }
-
-// ---- accumulators: element 2 HELD_ROWS c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
-
-template<int N> DEVICE void clear(float (&d)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; i++) d[i] = 0.f;
-}
-template<int N, int HELD> DEVICE void scale(float (&d)[N], const float (&f)[HELD]) {
-#pragma unroll
-  for (int i = 0; i < N; i++) d[i] *= f[(i >> 1) & (HELD - 1)];
-}
-
+// … hopper.cuh: numbers
+// … hopper.cuh: pieces of tiles that the loading warps compute: 8 adjacent columns of a row
+// … hopper.cuh: the four threads that share a row
+// … hopper.cuh: rows of an output: where a thread has a pair in each of several blocks of 8 columns, it gathers neighbours
+// … hopper.cuh: accumulators: element 2 HELD_ROWS c + x of a thread is in row g + 8 (x / 2), column 8c + 2 (lane % 4) + x % 2
 // … primitives.cuh
 
 // … fragments.cuh
@@ -220,6 +56,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
     const int H,
     const int M,
     const int N,
+    const int most_heads,
     u32* __restrict__ redo) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const u32 shared = shared_address(memory);
@@ -230,9 +67,9 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
   const int heads = (B) * (H);
   const int tile = blockIdx.x;
   int origin, b, h;
-  const int section = tile / (row_tiles * 8), place = tile - section * row_tiles * 8;
-  const int width = least<int>(8, heads - section * 8);
-  int head = section * 8 + place % width;
+  const int section = tile / (row_tiles * most_heads), place = tile - section * row_tiles * most_heads;
+  const int width = least<int>(most_heads, heads - section * most_heads);
+  int head = section * most_heads + place % width;
   origin = (row_tiles - 1 - place / width) * 128;
   h = head % (H); head /= H;
   b = head;
