@@ -1,0 +1,110 @@
+"""Calls on a pretended GPU whose kernels on mma.sync run on the emulated machine, and the general ones on the host."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilec
+from tests.backends.cuda import host, pretended
+from tests.backends.cuda.ampere import emulator
+from tests.backends.cuda.hopper.running import error
+from tests.backends.cuda.pretended import on_device
+from tilec.backends.cuda import execute, fast, launch
+from tilec.backends.cuda.target import Code
+
+pytestmark = pytest.mark.skipif(
+    host.COMPILER is None, reason="no g++ here to run kernels on the host"
+)
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+SMALL = {"warps": 2, "height": 16, "columns": 32, "stages": 1, "blocks": 1, "query": "shared"}
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that have run."""
+    names: list[str] = []
+    pretended.install(monkeypatch)
+    load = launch.load
+
+    def loaded(device: int, code: Code) -> execute.Loaded:
+        kernels: dict[int, Any] = {}
+        for n, source in code.fast.items():
+            run = emulator.build(source).launch
+
+            def start(
+                blocks: int, table: int, stream: int, run: Any = run, name: str = source.name
+            ) -> None:
+                names.append(f"{code.emitter} {name}")
+                assert not run(ctypes.c_void_p(table), blocks, ctypes.c_uint64(1))
+
+            kernels[n] = start
+        for unit in code.units:
+            general = {f.name: n for n, f in code.functions.items() if f.name in unit.names}
+            if general:
+                made = load(unit.text.encode(), [(x, 0, 0) for x in unit.names], "")
+                for name, k in zip(unit.names, made, strict=True):
+
+                    def begin(
+                        blocks: int, table: int, stream: int, k: Any = k, name: str = name
+                    ) -> None:
+                        names.append(f"simt {name}")
+                        k(blocks, table, stream)
+
+                    kernels[general[name]] = begin
+        return execute.Loaded(code, kernels)
+
+    monkeypatch.setattr(execute, "makers", fast.makers)
+    monkeypatch.setattr(execute, "_load", loaded)
+    return names
+
+
+def called(kernel: tilec.Kernel, arrays: dict[str, Any]) -> np.ndarray:
+    """The result of a call with arrays on the pretended GPU."""
+    return np.asarray(kernel(**{n: on_device(a) for n, a in arrays.items()}))
+
+
+def test_a_call_runs_on_the_fast_kernel(launched: list[str]) -> None:
+    kernel = tilec.load(EXAMPLES / "causal.tile", target="cuda", schedule=SMALL)
+    arrays = kernel.sample(1, dtype="bf16", B=2, H=1, M=40, N=50, D=32, E=32)
+    want = kernel.reference(*arrays.values())
+    assert error(called(kernel, arrays), want) < 5e-3
+    assert [x for x in launched if "ampere" in x] == ["ampere causal_0"]
+
+
+def test_what_is_not_finite_is_made_again_exactly(launched: list[str]) -> None:
+    kernel = tilec.load(EXAMPLES / "causal.tile", target="cuda", schedule=SMALL)
+    arrays = kernel.sample(1, dtype="f16", B=1, H=1, M=40, N=40, D=16, E=16)
+    arrays["V"] = arrays["V"].copy()
+    arrays["V"][..., 30, 3] = np.nan
+    got = called(kernel, arrays).astype(float)
+    want = np.asarray(kernel.reference(*arrays.values()))
+    assert np.isnan(got[..., 30:, 3]).all()
+    assert error(got[..., :30, :], want[..., :30, :]) < 1e-3
+    assert launched[0] == "ampere causal_0"
+    assert launched[1].startswith("simt")
+
+
+def test_rows_that_begin_anywhere_get_a_kernel_of_their_own(launched: list[str]) -> None:
+    kernel = tilec.load(EXAMPLES / "naive.tile", target="cuda", schedule=SMALL)
+    arrays = kernel.sample(1, dtype="bf16", B=1, H=2, M=20, N=40, D=16, E=16)
+    wide = np.zeros((1, 2, 40, 17), arrays["K"].dtype)
+    wide[..., 1:] = arrays["K"]
+    odd = {**arrays, "K": wide[..., 1:]}
+    want = kernel.reference(*arrays.values())
+    assert error(called(kernel, odd), want) < 5e-3
+    assert error(called(kernel, arrays), want) < 5e-3
+    assert launched == ["ampere naive_0"] * 2
+
+
+def test_an_emitter_that_is_asked_for_says_why_it_cannot(launched: list[str]) -> None:
+    kernel = tilec.load(EXAMPLES / "nsa.tile", target="cuda", schedule={"emitter": "ampere"})
+    sizes = {d: min(n, 32) for d, n in kernel._source.sizes.items() if d in kernel.dims}
+    arrays = kernel.sample(1, dtype="bf16", **sizes)
+    with pytest.raises(tilec.UnsupportedError, match=r"emitter=ampere cannot run nsa: .*nested"):
+        called(kernel, arrays)
