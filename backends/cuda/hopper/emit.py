@@ -102,6 +102,7 @@ class _Kernel(Loading):
                 )
             out.add("barriers_ready();")
         out.add("__syncthreads();")
+        out.add("in_turn();")
         size = self.s.rows
         out.add(
             f"const int row_tiles = ({self.scope.extent(self.s.row).text} + {size - 1}) / {size};"

@@ -58,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     barriers_ready();
   }
   __syncthreads();
+  in_turn();
   const int row_tiles = (M + 127) / 128;
   const int heads = (B) * (H);
   const int tiles = row_tiles * heads;

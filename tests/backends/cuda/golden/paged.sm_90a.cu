@@ -74,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     barriers_ready();
   }
   __syncthreads();
+  in_turn();
   const int row_tiles = (8 + 3) / 4;
   const int heads = (B) * (M);
   const int tiles = row_tiles * heads;

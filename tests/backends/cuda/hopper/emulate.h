@@ -122,6 +122,7 @@ inline u32 atomicAdd(u32* p, u32 n) { const u32 old = *p; *p += n; return old; }
 
 inline u32 shared_address(const void*) { return 0; }
 inline void barrier_init(u32 b, u32 count) { barriers[b] = Barrier{(int)count, (int)count, 0, 0}; }
+inline void in_turn() {}
 inline void barriers_ready() {}
 inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
 inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
