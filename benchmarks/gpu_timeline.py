@@ -1,11 +1,12 @@
 """The time of each kernel of a call, and where the warpgroups of the Hopper kernel among them spend their cycles.
 
-    python benchmarks/gpu_timeline.py [--cells documents,window] [--with columns=64] [--documents 8] [--marks] [--out DIR]
+    python benchmarks/gpu_timeline.py [--cells documents,window] [--with columns=64] [--marks] [--replace A=>B]
 
 First the kernels as they are: CUPTI's time of each (by PyTorch's profiler), and of the whole call, by events. With `--marks`
 the kernel is compiled once more with a note of the clock at each wait (benchmarks/gpu/timeline.py); such a kernel is
 some percent slower. Tables go to DIR, one file per kernel. `--documents`: so many of the same length,
-instead of random ones.
+instead of random ones. `--replace`: the text with something in place of what a regular expression finds, to see
+what that costs; its results are wrong.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import re
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,7 @@ def main() -> None:
     parser.add_argument("--with", dest="schedules", action="append", default=[])
     parser.add_argument("--documents", type=int, help="so many of the same length")
     parser.add_argument("--marks", action="store_true")
+    parser.add_argument("--replace", action="append", default=[], metavar="A=>B")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")))
     parser.add_argument("--compile-only", action="store_true", help="no GPU is needed")
     args = parser.parse_args()
@@ -48,6 +53,9 @@ def main() -> None:
                 continue
             p = drawn(cell, args.documents)
             shown(p, fields, schedule)
+            for change in args.replace:
+                with edited(lambda text, change=change: replaced(text, change)):
+                    shown(p, fields, f"{schedule} with {change}")
             if args.marks:
                 table = args.out / f"timeline-{cell.kind}{'-' if schedule else ''}{schedule}.txt"
                 table.write_text(cycles(p, fields))
@@ -106,47 +114,68 @@ def checked(cell: Cell, fields: dict[str, object]) -> None:
     print(cell.kind, made.usage, made.warnings)
 
 
+def replaced(text: str, change: str) -> str:
+    """A text with something else in it. Raises SystemExit where it is not there."""
+    pattern, _, new = change.partition("=>")
+    out, count = re.subn(pattern, new, text)
+    if not count:
+        raise SystemExit(f"nothing in the text is like {pattern}")
+    print(f"{count} places changed")
+    return out
+
+
+@contextmanager
+def edited(edit: Callable[[str], str]) -> Generator[dict[str, Any]]:
+    """Has the fast kernels that are loaded made of other texts; holds the kernels by name."""
+    from tilec.backends.cuda import execute, launch, target
+
+    kept: dict[str, Any] = {}
+    loading = launch.load
+
+    def compiled(code: Any) -> Any:
+        if not code.fast:
+            return target.compiled(code)
+        unit = fast_unit(code)
+        changed = dataclasses.replace(unit, text=edit(unit.text))
+        units = tuple(changed if u is unit else u for u in code.units)
+        return target.compiled(dataclasses.replace(code, units=units))
+
+    def load(*given: Any) -> Any:
+        out = loading(*given)
+        kept.update({k.name: k for k in out})
+        return out
+
+    execute.compiled, launch.load = compiled, load
+    try:
+        yield kept
+    finally:
+        execute.compiled, launch.load = target.compiled, loading
+
+
 def cycles(p: Problem, fields: dict[str, object]) -> str:
     """The table of a kernel."""
     import numpy as np
     import torch
     from cuda.bindings import driver
 
-    from tilec.backends.cuda import execute, launch, target
+    made: list[timeline.Marked] = []
 
-    kept: dict[str, Any] = {}
+    def marked(text: str) -> str:
+        made.append(timeline.marked(text))
+        return made[-1].text
 
-    def compiled(code: Any) -> Any:
-        if not code.fast:
-            return target.compiled(code)
-        unit = fast_unit(code)
-        kept["marked"] = timeline.marked(unit.text)
-        changed = dataclasses.replace(unit, text=kept["marked"].text)
-        units = tuple(changed if u is unit else u for u in code.units)
-        return target.compiled(dataclasses.replace(code, units=units))
-
-    def load(image: bytes, functions: Any, note: str = "") -> Any:
-        out = loading(image, functions, note)
-        kept.update({k.name: k for k in out})
-        return out
-
-    loading = launch.load
-    execute.compiled, launch.load = compiled, load
-    try:
-        run = measure.call_of(p, build.Built({"loader": 40, **fields}, ""))
+    with edited(marked) as kept:
+        run = measure.call_of(p, build.Built(fields, ""))
         run()
         torch.cuda.synchronize()
-        text = kept["marked"].text
-        name = next(n for n in kept if f" {n}(" in text)
-        module = checked_call(driver.cuFuncGetModule(driver.CUfunction(kept[name].function.ptr)))
-        place, size = checked_call(driver.cuModuleGetGlobal(module, timeline.NAME.encode()))
-        checked_call(driver.cuMemsetD8(place, 0, size))
+        name = next(n for n in kept if f" {n}(" in made[0].text)
+        module = done(driver.cuFuncGetModule(driver.CUfunction(kept[name].function.ptr)))
+        place, size = done(driver.cuModuleGetGlobal(module, timeline.NAME.encode()))
+        done(driver.cuMemsetD8(place, 0, size))
         run()
         torch.cuda.synchronize()
         words = np.zeros(size // 4, np.uint32)
-        checked_call(driver.cuMemcpyDtoH(words.ctypes.data, place, size))
-    finally:
-        execute.compiled, launch.load = target.compiled, loading
+        done(driver.cuMemcpyDtoH(words.ctypes.data, place, size))
     rooms = words.reshape(timeline.BLOCKS, timeline.GROUPS, -1)
     lines = list[str]()
     for group in range(timeline.GROUPS):
@@ -157,17 +186,17 @@ def cycles(p: Problem, fields: dict[str, object]) -> str:
         lines.append(
             f"# warpgroup {group}: {sum(map(len, runs))} marks, the longest block {last} cycles"
         )
-        lines += timeline.spent(runs, kept["marked"].names)
+        lines += timeline.spent(runs, made[0].names)
     lines.append("# block 0, warpgroup 1, as it was")
     run_0 = timeline.notes(rooms[0, 1].tolist())[:600]
-    lines += [f"{t - run_0[0][1]:8d}  {kept['marked'].names[k]}" for k, t in run_0]
+    lines += [f"{t - run_0[0][1]:8d}  {made[0].names[k]}" for k, t in run_0]
     lines.append("# its loading warp")
     run_1 = timeline.notes(rooms[0, 0].tolist())[:400]
-    lines += [f"{t - run_0[0][1]:8d}  {kept['marked'].names[k]}" for k, t in run_1]
-    return "\n".join([*lines, "", kept["marked"].text])
+    lines += [f"{t - run_0[0][1]:8d}  {made[0].names[k]}" for k, t in run_1]
+    return "\n".join([*lines, "", made[0].text])
 
 
-def checked_call(result: Any) -> Any:
+def done(result: Any) -> Any:
     """What a call of the driver gives."""
     status, *values = result
     assert int(status) == 0, status
