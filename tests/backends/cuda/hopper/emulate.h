@@ -138,6 +138,9 @@ inline void named_sync(u32 id, u32 threads) {
   until("named_sync", [&] { return n.round != round; });
 }
 inline void shared_put(u32 a, int x) { memcpy(arena + a, &x, 4); }
+inline void shared_put(u32 a, float x) { memcpy(arena + a, &x, 4); }
+inline void shared_put(u32 a, i64 x) { memcpy(arena + a, &x, 8); }
+template<class T> inline void shared_two(u32 a, T (&x)[2]) { memcpy(x, arena + a, sizeof x); }
 inline int shared_get(u32 a) { int x; memcpy(&x, arena + a, 4); return x; }
 template<int N> inline void fewer_registers() {}
 template<int N> inline void more_registers() {}
