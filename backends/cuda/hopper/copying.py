@@ -62,7 +62,8 @@ class Copying(Dealing):
             out.add("if (tile >= tiles) continue;")
             out.add(f"int {', '.join(self.places)};")
             self.locate()
-            self.scalars(self.bound_roots())
+            tiles = (*self.s.queries, *self.s.rings)
+            self.scalars(self.bound_roots().union(*(t.scalars for t in tiles)))
             with out.block(f"for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
                 for t in self.s.queries:
                     self.copy_ahead(t, "origin + w * 64", ROWS)
