@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tilec.backends.cuda.hopper import launch  # noqa: E402
+from tilec.backends.cuda.hopper import sections  # noqa: E402
 
 LONG = {"B": 1, "H": 16, "N": 16384}
 CASES: tuple[tuple[str, dict[str, int], dict[str, object]], ...] = (
@@ -41,7 +41,7 @@ CASES: tuple[tuple[str, dict[str, int], dict[str, object]], ...] = (
     ("naive", {"B": 1, "H": 4, "N": 65536}, {}),
     ("causal", {"B": 1, "H": 4, "N": 65536}, {}),
 )
-USUAL = launch.CACHE
+USUAL = sections.CACHE
 """Bytes of the streamed tensors of a section, usually."""
 WRITTEN = "dram__bytes_write.sum"
 MORE = (
@@ -69,7 +69,7 @@ def loaded(name: str, schedule: dict[str, object]) -> Any:
 
 def cut(schedule: dict[str, object]) -> None:
     """Has sections as long as a schedule says, also where their keys do not fit the L2 cache."""
-    launch.CACHE = 1 << 50 if "section" in schedule else USUAL
+    sections.CACHE = 1 << 50 if "section" in schedule else USUAL
 
 
 def refusal(case: tuple[str, dict[str, int], dict[str, object]]) -> str:
