@@ -91,9 +91,8 @@ def bench(
         from tilec import plots
 
         timed = [r for r in runners if r.times]
-        plots.save(
-            plots.bars(facts["title"], [r.name for r in timed], [r.seconds for r in timed]), plot
-        )
+        title = f"{facts['title']}\n{facts['formula'] or 'no standard variant'}"
+        plots.save(plots.bars(title, [r.name for r in timed], [r.seconds for r in timed]), plot)
         options.say(f"wrote {plot}")
     if json:
         options.print_json({**facts, "runs": [_fact(r) for r in runners]})

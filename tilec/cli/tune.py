@@ -167,9 +167,10 @@ def _plot(board: Leaderboard, file: str) -> None:
     measured = board.measured
     plots.save(
         plots.search(
-            f"{board.kernel} for {board.key.sizes}",
+            f"{board.kernel} for {board.key.sizes}\non {board.key.target}",
             [e.predicted for e in measured],
             [board.time(e) for e in measured],
+            [e.choice for e in measured].index(board.default.choice),
             board.least,
         ),
         file,
