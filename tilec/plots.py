@@ -83,7 +83,11 @@ def _logarithmic(axis: Any, text: Callable[[float], str]) -> None:
     low, high = axis.get_view_interval()
     decades = math.log10(high / low)
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 3 else (1,)))
-    axis.set_major_formatter(FuncFormatter(lambda x, _: text(x)))
+
+    def shown(x: float, _: int) -> str:
+        return text(x)
+
+    axis.set_major_formatter(FuncFormatter(shown))
     axis.set_minor_formatter(NullFormatter())
     axis.grid(True, which="both", alpha=0.2)
 

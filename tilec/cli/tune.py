@@ -197,6 +197,8 @@ def _facts(board: Leaderboard) -> dict[str, Any]:
                 "predicted_seconds": e.predicted,
                 "error": None if math.isnan(e.error) else e.error,
                 "note": e.note,
+                "registers": e.room.registers if e.room else None,
+                "shared_bytes": e.room.shared if e.room else None,
             }
             for e in board.entries
         ],

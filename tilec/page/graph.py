@@ -311,6 +311,7 @@ class _Layout:
         shown = n.label if len(n.label) <= 28 else n.label[:27] + "…"
         return (
             f'<g{link} data-node="{escape(n.name)}"><title>{escape(n.label)}</title>'
-            f'<rect x="{x:.0f}" y="{y:.0f}" width="{WIDE}" height="{HIGH}" rx="4" fill="{COLOURS[n.kind]}" stroke="#555" stroke-width="0.6"/><text x="{x + 6:.0f}" y="{y + 16:.0f}">'
+            f'<rect x="{x:.0f}" y="{y:.0f}" width="{WIDE}" height="{HIGH}" rx="4" '
+            f'fill="{COLOURS[n.kind]}" stroke="#555" stroke-width="0.6"/><text x="{x + 6:.0f}" y="{y + 16:.0f}">'
             f"{escape(shown)}</text></g>"
         )
