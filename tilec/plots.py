@@ -62,16 +62,16 @@ def roofline(title: str, stages: Mapping[str, Stage], roof: Ceilings) -> Any:
     across = [low * (high / low) ** (n / 200) for n in range(201)]
     for rate, line, name in ((roof.memory, "-", "memory"), (roof.cache, ":", "last cache")):
         up = [min(x * rate, roof.matrix) for x in across]
-        axes.loglog(across, up, line, color="k", label=f"{name}, {_short(rate)}B/s")
+        axes.loglog(across, up, line, color="k", label=f"{name}, {short(rate)}B/s")
     for n, (name, (x, s)) in enumerate(points.items()):
         reached = s.operations / s.bound.least if s.bound.least > 0 else 0.0
         label = f"{name}: {s.bound.holds}"
         axes.plot([x], [max(reached, 1.0)], "os^D"[n % 4], color=COLOURS[n % 4], ms=8, label=label)
     axes.axhline(roof.matrix, color="#999999", lw=0.8, zorder=1)
-    axes.text(low, 1.06 * roof.matrix, f"products, {_short(roof.matrix)}op/s", fontsize=8)
+    axes.text(low, 1.06 * roof.matrix, f"products, {short(roof.matrix)}op/s", fontsize=8)
     axes.set_ylim(min(low * roof.memory, roof.matrix / 100), roof.matrix * 2)
     _logarithmic(axes.xaxis, lambda x: f"{x:g}")
-    _logarithmic(axes.yaxis, _short)
+    _logarithmic(axes.yaxis, short)
     axes.legend(fontsize=8, loc="lower right")
     return figure
 
@@ -92,7 +92,7 @@ def _logarithmic(axis: Any, text: Callable[[float], str]) -> None:
     axis.grid(True, which="both", alpha=0.2)
 
 
-def _short(x: float) -> str:
+def short(x: float) -> str:
     """A number in thousands, millions, …: `4.5 T`."""
     n = min(max(0, int(math.log10(max(x, 1)) + 1e-9) // 3), len(POWERS) - 1)
     return f"{x / 1000**n:.3g} {POWERS[n]}"
