@@ -14,11 +14,9 @@ from tilec.backends.cuda import block
 from tilec.backends.cuda.block import MAP_BYTES, Address
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
+from tilec.backends.cuda.hopper.sections import section
 from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
-from tilec.backends.cuda.hopper.structure import Structure
-from tilec.dataflow import definitions
 from tilec.errors import UnsupportedError
-from tilec.ir import Absent, Edge, Map, Operand
 from tilec.scalar import Number, evaluate
 
 BYTES = 2
@@ -198,54 +196,6 @@ def _scalar(p: Parameter, value: Number) -> bytes:
 def single(value: Number) -> bytes:
     """A number as an f32, infinite beyond its range."""
     return bytes(ctypes.c_float(value))
-
-
-CACHE = 32 << 20
-"""The bytes of streamed tensors that stay in the L2 cache while others come and go."""
-ROUND = 4
-"""The tiles of a head that are under way at once, where there are many heads."""
-SAMPLES = 16
-"""The tiles that are looked at."""
-AT_ONCE = 132
-"""The tiles that a section has at least."""
-
-
-def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
-    """The heads whose tiles are dealt out together: as many as the cache holds, but not too few tiles. `most`: of heads of
-    which each tile may read all positions."""
-    positions, rows = (int(evaluate(s.kernel.extents[a], sizes)) for a in (s.stream, s.row))
-    shared = min(positions, reach(s, sizes, positions, rows) + ROUND * s.rows)
-    head = BYTES * shared * sum(t.width for t in s.rings)
-    tiles = max(1, -(-rows // s.rows))
-    most = most * positions // max(1, shared)
-    return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
-
-
-def reach(s: Structure, sizes: Mapping[str, Number], positions: int, rows: int) -> int:
-    """The most positions from the first to the last one that a tile reads: of a few tiles, as far as arithmetic says."""
-    defs = definitions([*s.top, *s.prologue])
-    out, step = 0, (rows // (SAMPLES * s.rows) | 1) * s.rows  # odd, as what repeats does so by powers of 2
-    for origin in range(0, rows, step):
-        edges = {"first": origin, "last": min(origin + s.rows, rows) - 1}
-
-        def value(x: Operand, edges: Mapping[str, int] = edges) -> Number:
-            match defs.get(x) if isinstance(x, str) else None:
-                case Map(fn=fn, args=args):
-                    return evaluate((fn, *map(value, args)), sizes)
-                case Edge(axis=axis, which=which) if axis == s.row:
-                    return edges[which]
-                case None if not isinstance(x, Absent):
-                    return evaluate(x, sizes)
-                case _:
-                    raise KeyError(x)
-
-        try:
-            starts = [value(f.start or 0) for f in s.loops]
-            stops = [positions if f.stop is None else value(f.stop) for f in s.loops]
-        except KeyError:
-            return positions
-        out = max(out, int(max(stops)) - int(min(starts)))
-    return max(0, min(out, positions))
 
 
 def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:
