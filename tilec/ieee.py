@@ -7,7 +7,7 @@ runs tells where that cannot happen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from tilec.dtypes import DType, kind
 from tilec.functions import VANISHING, ZERO_AT_ZERO
@@ -76,6 +76,24 @@ class Facts:
         if op.fn == "neg":
             return self.finite(op.args[0], -sign, depth - 1)
         return op.fn in (NOT_NEGATIVE if sign < 0 else BOUNDED)
+
+    def origin(self, x: Operand, kept: Container[str], depth: int = 12) -> Operand | None:
+        """The operand that is -inf where this one is so by the language and not by overflow; None where that is never so.
+
+        A score of -1e38 that is scaled may overflow: its weight is a small number, and no absent zero. `kept`: values of
+        which that is not asked, as what they are made of is gone.
+        """
+        if not isinstance(x, str) or x in kept or not depth:
+            return x
+        match self.defs.get(x):
+            case Map(fn="mul", args=(y, float() as c)) | Map(fn="mul", args=(float() as c, y)) if (
+                0 < c < math.inf
+            ):
+                return self.origin(y, kept, depth - 1)
+            case Map(fn="add" | "sub", args=(y, z)) if self.finite(z, -1) and self.finite(z, 1):
+                return self.origin(y, kept, depth - 1)
+            case _:
+                return None if self.finite(x, -1) else x
 
     def plain(self, op: Map) -> bool:
         """Whether IEEE's sum or difference is the language's."""
