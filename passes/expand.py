@@ -94,7 +94,10 @@ def _only_weighs(kernel: Kernel, op: Reduce) -> bool:
         return (
             all(map(loaded, others))
             and len(others) == 1
-            and all(isinstance(s, Reduce) and s.fn == "sum" and set(op.over) <= set(s.over) for s in sums)
+            and all(
+                isinstance(s, Reduce) and s.fn == "sum" and set(op.over) <= set(s.over)
+                for s in sums
+            )
         )
 
     return all(map(weighs, uses(op.result.name)))

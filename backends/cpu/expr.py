@@ -231,7 +231,8 @@ class Evaluator:
             return tuple(constant("i1", 0) for _ in marks)
         low = self.value(origin, p)
         return tuple(
-            self.e.and_(m, self.e.compare("==", low.part(n), -math.inf)) for n, m in enumerate(marks)
+            self.e.and_(m, self.e.compare("==", low.part(n), -math.inf))
+            for n, m in enumerate(marks)
         )
 
     def reciprocal(self, x: Operand) -> Any:

@@ -173,15 +173,17 @@ class Nests:
             value = self.dots(stage.root, p) or self.contraction(stage.root, p)
             self.ev.define(stage.root.result.name, p, value)
         totals = self.reduced(stage, [p], totals)
-        self.finish(stage, p)
+        self.finish(stage, [p])
         return totals
 
-    def finish(self, stage: Stage, p: Point) -> None:
-        """Keeps and stores a point's values. All are read before one is written: a tile may be updated in place."""
-        values = [(name, self.ev.value(name, p)) for name in stage.kept]
-        for op in stage.stores:
-            self.ev.store(op, p)
-        for name, value in values:
+    def finish(self, stage: Stage, points: Sequence[Point]) -> None:
+        """Keeps and stores the values of points. All are read before one is written: a tile may be updated in place, and
+        of points that are the same each would update it."""
+        values = [(name, p, self.ev.value(name, p)) for p in points for name in stage.kept]
+        for p in points:
+            for op in stage.stores:
+                self.ev.store(op, p)
+        for name, p, value in values:
             self.ev.write_tile(self.tile(name), p, value)
 
     # ---- register tiles
@@ -263,8 +265,8 @@ class Nests:
         for p, parts in zip(points, sums, strict=True):
             ev.define(root.result.name, p, Val(tuple(parts)))
         totals = self.reduced(stage, points, totals)
-        for p in points:
-            self.finish(stage, p)
+        for some in [points] if product.spread else [[p] for p in points]:
+            self.finish(stage, some)
         return totals
 
     # ---- loops that carry totals
