@@ -99,7 +99,7 @@ class Facts(ieee.Facts):
             and x.fn in ("add", "sub")
             and kind(x.result.type.dtype) == "float"
             and x.result.type.axes
-            and not self.plain(x)
+            and not self.never_cancels(x)
         )
 
     @functools.cached_property
