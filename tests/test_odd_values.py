@@ -71,3 +71,20 @@ def test_only_what_is_masked_keeps_values_out(kernel: tilec.Kernel, value: float
     check(kernel, {12: 3.4e38}, {30: value})  # a weight that is 0 by underflow
     check(kernel, {12: 3.4e38, 5: -3.4e38}, {5: value})
     check(kernel, {12: -INF}, {12: value})
+
+
+def test_infinities_of_both_signs_in_one_sum() -> None:
+    """In a sum of many terms they give NaN, in whichever windows they are; in `+` a -inf absorbs the other."""
+    sums = "kernel f(A[M, N], B[M, N]) -> O[i], P[i, j]:\n    O = sum[j](A[i, j])\n"
+    sums += "    P = A[i, j] + B[i, j]\n"
+    products = "kernel f(A[M, N], B[M, N]) -> O[i, t], P[i, t]:\n    axis t < M\n"
+    products += "    O = sum[j](A[i, j] * B[t, j])\n"
+    products += "    P = sum[j](A[i, j] * B[t, j]) + sum[j](B[i, j] * A[t, j])\n"
+    a, b = (np.ones((5, 40), np.float32) for _ in range(2))
+    a[0, 1], a[0, 30], a[1, 3], b[2, 4], b[1, 3] = INF, -INF, INF, -INF, -INF
+    for text in (sums, products):
+        for tile in ({"i": 8, "j": 4}, {}):
+            kernel = tilec.compile(text, target="cpu", tile=tile)
+            with np.errstate(all="ignore"):
+                for want, got in zip(kernel.reference(a, b), kernel(a, b), strict=True):
+                    np.testing.assert_allclose(got, want, rtol=1e-6)

@@ -40,7 +40,8 @@ class Evaluator:
     """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch.
 
     `relaxed`: values that are computed by rules of their own; `degree`: of the polynomial for weights among them;
-    `small`: whether all sizes are small.
+    `small`: whether all sizes are small, and NaN among the results is looked for; `lossy`: values of which a NaN may not
+    reach the results.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class Evaluator:
         relaxed: Iterable[str] = (),
         degree: int = 5,
         small: bool = False,
+        lossy: Iterable[str] = (),
     ) -> None:
         self.e, self.facts, kernel = e, facts, facts.kernel
         self.kernel = kernel
         self.absent = facts.absent if exact else set[str]()
         self.relaxed = frozenset(relaxed)
-        self.degree, self.small = degree, small
+        self.degree, self.small, self.lossy = degree, small, frozenset(lossy)
         self.float: Kind = "f64" if kernel.compute == "f64" else "f32"
         self.defs: dict[str, Op] = facts.defs
         self.windows: dict[str, Window] = {}
