@@ -90,10 +90,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
           const int t_33 = (t_32 >> 7);  // floordiv(t_32, 128)
           const i64 t_34 = ((i64)128 * t_33);  // mul(t_33, 128)
           const i64 t_35 = greatest<i64>(0, t_34);  // max(0, t_34)
-          start_0 = (int)(0);
-          windows_0 = ((int)greatest<i64>(0, t_35 - start_0) + 127) / 128;
-          start_1 = (int)(t_35);
-          windows_1 = ((int)greatest<i64>(0, t_30 - start_1) + 127) / 128;
+          start_0 = 0;
+          windows_0 = ((int)greatest<i64>(0, least<i64>(t_35, N) - start_0) + 127) / 128;
+          start_1 = (int)least<i64>(t_35, N);
+          windows_1 = ((int)greatest<i64>(0, least<i64>(t_30, N) - start_1) + 127) / 128;
           if (windows_0 + windows_1 == 0) { start_1 = (int)(N); windows_1 = 1; }
         }
         wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
