@@ -39,7 +39,7 @@ def steps(online: Online, schedule: Schedule) -> Pipeline:
 
 def cutting(schedule: Schedule, processors: int) -> Options:
     """How a streamed axis is cut in pieces for so many multiprocessors."""
-    return hopper.cutting(processors, schedule.rows)
+    return hopper.cutting(processors, schedule)
 
 
 def schedules(online: Online, arch: str) -> Iterator[Schedule]:

@@ -24,6 +24,7 @@ class Schedule:
     arrive while the values are multiplied. `query`: where the rows of the first product stay. `blocks`: how many blocks are
     to fit a multiprocessor, which bounds the registers. `order`: tiles as they come (`static`), or those with the most
     windows first (`longest`), in sections of `section` heads that share the L2 cache. `relax`: maxima may be stale.
+    `pieces`: how many the streamed axis of a tile is cut in; 0: as many as keep all multiprocessors busy.
     """
 
     warps: int = 4
@@ -35,6 +36,7 @@ class Schedule:
     order: Literal["static", "longest"] = "static"
     section: int = 8
     relax: bool = True
+    pieces: int = 0
 
     @property
     def rows(self) -> int:
@@ -45,6 +47,11 @@ class Schedule:
     def held(self) -> int:
         """The rows of which a thread has elements."""
         return self.height // 8
+
+    @property
+    def at_once(self) -> int:
+        """The tiles in which a multiprocessor counts where there are few."""
+        return 1
 
     @property
     def threads(self) -> int:

@@ -49,12 +49,16 @@ def suggested(
     return _default(fitting(probe, scattered), sizes)
 
 
-def cutting(workers: int, rows: int) -> Options:
+def cutting(workers: int, schedule: Tiling) -> Options:
     """How a streamed axis is cut for so many multiprocessors: a piece takes no less time than it costs to merge it."""
     from tilec.passes.split import Options
 
-    positions = 512 if rows <= ROWS else 1024
-    return Options(workers=workers, least=1, positions=positions, rounds=4, rows=4)
+    if schedule.pieces:
+        return Options(pieces=schedule.pieces, rows=4)
+    positions = 512 if schedule.rows <= ROWS else 1024
+    return Options(
+        workers=workers * schedule.at_once, least=1, positions=positions, rounds=4, rows=4
+    )
 
 
 def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
@@ -89,7 +93,7 @@ def steps(
     """The passes that `tiles` runs."""
     fixed = {d: sizes[d] for d in _known(kernel, packed)}
     names = ("steady", "prune", "stage", *(["relax"] if schedule.relax else []))
-    cut = (Step("split", cutting(workers, schedule.rows)),) if workers else ()
+    cut = (Step("split", cutting(workers, schedule)),) if workers else ()
     return (
         step("specialise", sizes=fixed),
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
@@ -129,6 +133,10 @@ class Tiling(Protocol):
     def columns(self) -> int: ...
     @property
     def relax(self) -> bool: ...
+    @property
+    def pieces(self) -> int: ...
+    @property
+    def at_once(self) -> int: ...
 
 
 def tiled(
@@ -146,7 +154,7 @@ def tiled(
     extents: Mapping[str, int] = packed.extents if packed else {}
     kernel = stage(prune(steady(tile(kernel, Options(extents, _target(schedule))))))
     kernel = relax(kernel) if schedule.relax else kernel
-    return place(split(kernel, cutting(workers, schedule.rows)) if workers else kernel)
+    return place(split(kernel, cutting(workers, schedule)) if workers else kernel)
 
 
 def _target(schedule: Tiling) -> Target:

@@ -32,7 +32,8 @@ class Schedule:
     through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers per thread of the loading
     warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first window takes the maximum of
     its first columns for that of all. `chain`: a tile's last products are issued with the first of the next tile, where
-    there is shared memory for the rows of both.
+    there is shared memory for the rows of both. `pieces`: how many the streamed axis of a tile is cut in; 0: as many as
+    keep all multiprocessors busy.
     """
 
     warpgroups: int = 2
@@ -47,11 +48,20 @@ class Schedule:
     guess: bool = True
     blocks: int = 1
     chain: bool = True
+    pieces: int = 0
+    hint: Literal["none", "first"] = "none"
+    promotion: int = 256
+    box: int = 0
 
     @property
     def rows(self) -> int:
         """The rows of a block's tile."""
         return ROWS * self.warpgroups
+
+    @property
+    def at_once(self) -> int:
+        """The tiles that a multiprocessor works on at once."""
+        return self.blocks
 
     @property
     def threads(self) -> int:

@@ -22,6 +22,7 @@ class CopyMap:
     rows: int
     width: int
     slabs: bool
+    promotion: int = 256
 
 
 @dataclass(frozen=True)
