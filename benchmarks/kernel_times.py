@@ -11,7 +11,9 @@ whether the blocks end together.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import dataclasses
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import build, problem, record, timing  # noqa: E402
-from benchmarks.gpu.cells import Cell, cells  # noqa: E402
+from benchmarks.gpu import build, measure, peers, problem, record, timing  # noqa: E402
+from benchmarks.gpu.cells import SDPA, Cell, cells  # noqa: E402
 
 STAMPS = 4
 """Words of a block: its multiprocessor, its beginning, its first tile, its end, in ns."""
@@ -32,7 +34,8 @@ DEFINED = f"""
 extern "C" __device__ u64 stamps[{STAMPS * MOST}];
 DEVICE u64 nanoseconds() {{ u64 x; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(x) :: "memory"); return x; }}
 DEVICE u64 processor() {{ u32 x; asm volatile("mov.u32 %0, %%smid;" : "=r"(x)); return x; }}
-#define STAMP(thread, word, value) if (threadIdx.x == thread && blockIdx.x < {MOST}) stamps[{STAMPS} * blockIdx.x + word] = value;
+#define STAMP(thread, word, value) \\
+  if (threadIdx.x == thread && blockIdx.x < {MOST}) stamps[{STAMPS} * blockIdx.x + word] = value;
 """
 
 
@@ -42,7 +45,9 @@ def stamped(text: str) -> str:
     begin = "  __syncthreads();\n"
     loop = "    while (origin >= 0) {\n"
     end = "  }\n}\n"
-    assert entry and rest.count(loop) == 1 and rest.endswith(end)
+    assert entry
+    assert rest.count(loop) == 1
+    assert rest.endswith(end)
     rest = rest.replace(begin, f"{begin}  STAMP(0, 0, processor()) STAMP(0, 1, nanoseconds())\n", 1)
     rest = rest.replace(loop, f"    STAMP(128, 2, nanoseconds())\n{loop}")
     return f"{head}{DEFINED}{entry}{rest[: -len(end)]}    STAMP(128, 3, nanoseconds())\n{end}"
@@ -99,8 +104,6 @@ def kernels(run: Callable[[], Any], launched: list[Any]) -> list[tuple[str, floa
 
 def blocks(run: Callable[[], Any], launched: list[Any]) -> list[list[int]]:
     """The stamps of the blocks of the first kernel of a call, the second time that it runs."""
-    import ctypes
-
     import torch
 
     for _ in range(2):
@@ -111,15 +114,9 @@ def blocks(run: Callable[[], Any], launched: list[Any]) -> list[list[int]]:
     size = 8 * STAMPS * min(count, MOST)
     words = (ctypes.c_uint64 * (size // 8))()
     address = kernel.function.module.get_global_var("stamps")
-    runtime = _module("cupy").cuda.runtime
+    runtime = importlib.import_module("cupy").cuda.runtime
     runtime.memcpy(ctypes.addressof(words), int(address), size, runtime.memcpyDeviceToHost)
     return [list(words[k : k + STAMPS]) for k in range(0, len(words), STAMPS)]
-
-
-def _module(name: str) -> Any:
-    import importlib
-
-    return importlib.import_module(name)
 
 
 def spread(values: Sequence[float]) -> str:
@@ -129,23 +126,28 @@ def spread(values: Sequence[float]) -> str:
 
 
 def report(cell: Cell, schedules: Sequence[str], launched: list[Any], seed: int) -> None:
-    """Prints the times of a cell."""
+    """Prints the times of a cell: those of PyTorch's kernels, too."""
     p = problem.draw(cell, seed)
+    made: dict[str, Callable[[], Callable[[], Any]]] = {
+        f"tilec,{fields}": lambda fields=fields: call_of(p, fields) for fields in schedules
+    }
+    made |= {x: lambda x=x: peers.make(x, p) for x in cell.peers if x in SDPA}
     runs: dict[str, Callable[[], Any]] = {}
-    for fields in schedules:
-        try:
-            runs[fields] = call_of(p, fields)
-            runs[fields]()
-        except Exception as e:
-            runs.pop(fields, None)
-            print(f"{cell.key} {fields}: {type(e).__name__}: {e}"[:300], flush=True)
+    errors: dict[str, float] = {}
+    for name, make in made.items():
+        run, why = measure.attempt(make)
+        error, why = measure.attempt(lambda run=run: p.error(run())) if run else (None, why)
+        if error is None:
+            print(f"{cell.key} {name}: {why}", flush=True)
+        else:
+            runs[name], errors[name] = run, error
     whole = timing.timed(runs, 2)
-    for fields, run in runs.items():
-        each = ", ".join(f"{name} {t:.2f}" for name, t in kernels(run, launched))
-        rate = p.bytes() / whole[fields] / 1e6
+    work = p.operations() / 1e9 if cell.unit == "TFLOPS" else p.bytes() / 1e6
+    for name, run in runs.items():
+        each = ", ".join(f"{n} {t:.2f}" for n, t in kernels(run, launched))
         print(
-            f"{cell.key} {fields or 'default'}: {1e3 * whole[fields]:.2f} µs, {rate:.0f} GB/s; "
-            f"alone: {each}; error {p.error(run()):.1e}",
+            f"{cell.key} {name}: {1e3 * whole[name]:.2f} µs, {work / whole[name]:.0f} {cell.unit}; "
+            f"alone: {each or '-'}; error {errors[name]:.1e}",
             flush=True,
         )
 
