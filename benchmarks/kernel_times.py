@@ -180,7 +180,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cells", help="words of the names of cells")
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "f16"))
     parser.add_argument("--with", dest="schedules", action="append", default=[])
-    parser.add_argument("--blocks", action="store_true", help="the times of blocks, too")
+    parser.add_argument(
+        "--blocks",
+        action="append",
+        default=[],
+        help="a schedule for which the times of the blocks are shown, such as default or pieces=4",
+    )
     args = parser.parse_args(argv)
     wanted = cells(args.table.split(","), args.dtype, args.cells)
     schedules = ["", *args.schedules]
@@ -193,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.blocks:
         with_stamps()
         for cell in wanted:
-            report_blocks(cell, schedules, launched, 1)
+            report_blocks(cell, [x.replace("default", "") for x in args.blocks], launched, 1)
     print("#", record.circumstances())
     return 0
 
