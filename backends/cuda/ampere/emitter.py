@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tilec.backends.cuda.ampere import plan
 from tilec.backends.cuda.ampere.compile import cutting, schedules, sources, steps, tiles
+from tilec.backends.cuda.ampere.cost import seconds
 from tilec.backends.cuda.ampere.launch import blocks, in_pieces, refusal
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
@@ -14,8 +15,6 @@ from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.schedule import fields as fields_of
 
 name = "ampere"
-seconds = None
-"""There is no cost model of its own."""
 
 
 def fields() -> Mapping[str, str]:
