@@ -11,7 +11,7 @@ from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
-from tilec.ir import Edge, Grid, Kernel, Op, operands
+from tilec.ir import Edge, Grid, Kernel, Load, Op, operands, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
 from tilec.scalar import evaluate
@@ -211,9 +211,16 @@ def _fits(s: Structure, schedule: Schedule) -> bool:
 
 
 def _registers_fit(s: Structure, schedule: Schedule) -> bool:
-    """Whether a thread has the registers that its accumulators take."""
+    """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
-    return fragments + plans.RESERVE <= schedule.registers[1]
+    loaded = schedule.columns // 4 * _column_loads(s)
+    return fragments + loaded + plans.RESERVE <= schedule.registers[1]
+
+
+def _column_loads(s: Structure) -> int:
+    """How many values a thread loads for each column of a window."""
+    ops = walk(s.blocks[0].middle)
+    return sum(isinstance(op, Load) and op.result.type.axes == (s.stream,) for op in ops)
 
 
 def uneven(s: Structure) -> bool:
