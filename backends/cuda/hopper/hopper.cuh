@@ -77,24 +77,6 @@ DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int 
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
-#define FIRST_OUT Hint{0x12F0000000000000ull}   // what is read once goes first from the L2 cache
-struct Hint { u64 policy; };
-DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, Hint h) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;"
-    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "l"(h.policy) : "memory");
-}
-DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2, Hint h) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5}], [%2], %6;"
-    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "l"(h.policy) : "memory");
-}
-DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2, int c3, Hint h) {
-  asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;"
-    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(h.policy) : "memory");
-}
-DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int c2, int c3, int c4, Hint h) {
-  asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;"
-    :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "l"(h.policy) : "memory");
-}
 DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
     :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1) : "memory");

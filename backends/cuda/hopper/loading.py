@@ -244,24 +244,20 @@ class Loading(Dealing):
 
     def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
         """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""
-        streamed = t.axis == self.s.stream
-        box = self.schedule.box if streamed and self.schedule.box else rows
-        m = self.map(t, box, box == rows)
-        hint = ", FIRST_OUT" if streamed and self.schedule.hint == "first" else ""
+        m = self.map(t, rows)
         others = [self.scope.operand(x, None) for x in t.index if x not in (t.axis, t.feature)]
         rest = "".join(f", (int)({e.text})" for e in others)
         if m.map is not None and m.map.slabs:
-            self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest}{hint});")
+            self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")
             return
-        for row in range(0, rows, box):
-            for k in range(t.slabs):
-                self.out.add(
-                    f"copy_in({to} + {(k * rows + row) * 128}, &{m.name}, {full}, {64 * k}, {position} + {row}{rest}{hint});"
-                )
+        for k in range(t.slabs):
+            self.out.add(
+                f"copy_in({to} + {k * rows * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
+            )
 
-    def map(self, t: Tile, rows: int, whole: bool) -> Parameter:
+    def map(self, t: Tile, rows: int) -> Parameter:
         """The tensor map argument of a tile."""
-        slabs = t.width % 64 == 0 and len(t.index) < 5 and whole
+        slabs = t.width % 64 == 0 and len(t.index) < 5
         m = CopyMap(
             t.tensor,
             t.index.index(t.feature),
@@ -269,7 +265,7 @@ class Loading(Dealing):
             rows,
             t.width,
             slabs,
-            self.schedule.promotion if t.axis == self.s.stream else 256,
+            self.schedule.promotion,
         )
         if t.name not in self.maps:
             name = self.names.fresh(f"{t.name}_map")
