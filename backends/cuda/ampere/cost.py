@@ -1,9 +1,9 @@
 """What a kernel on mma.sync should take: its windows through the units of a multiprocessor that its blocks share.
 
 A multiprocessor runs as many blocks as fit. In each window their warps need the tensor unit, their lanes, and what may be
-the longest: shared memory, from which each warp reads all keys and values of the window, for 16 or 32 rows. The blocks
-overlap each other's waits, one block alone does not. So a window takes about as long as the unit that is needed most,
-and more where others are nearly as busy; at least as long as a block needs for one thing after the other.
+the longest: shared memory, from which each warp reads all keys and values of the window, for 16 or 32 rows. So a window
+takes about as long as the unit that is needed most, and more where others are nearly as busy. The warps of a block are
+about as far as each other, so that the products of some hide but a part of what others compute; those of other blocks hide more.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ DEALT = 1 << 14
 @dataclass(frozen=True, slots=True)
 class Weights:
     """What the ceilings do not say, in clocks: `meet`: where a block's warps wait for each other and for copies; `tile`:
-    what a tile takes beside its windows. `launch`: seconds of a launch. `sharp`: the power with which the units of a window
-    add up (a large one: the longest alone)."""
+    what a tile takes beside its windows. `launch`: seconds of a launch. `alone`: the share of what lanes compute that
+    nothing of the same block hides. `sharp`: the power with which the units of a window add up (a large one: the longest
+    alone)."""
 
-    meet: float = 150.0
-    tile: float = 4000.0
+    meet: float = 50.0
+    tile: float = 8000.0
     launch: float = 3e-6
-    sharp: float = 2.5
+    alone: float = 0.5
+    sharp: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,6 @@ class Units:
     tensor: float
     shared: float
     lanes: float
-
-    @property
-    def products(self) -> float:
-        """Those of the products, for one block alone."""
-        return max(self.tensor, self.shared)
 
 
 def seconds(
@@ -90,14 +87,9 @@ def _tile(plan: Plan, t: Alike, together: int, clock: float, roof: Ceilings, w: 
         return w.tile
     u = units(plan, t, clock, roof)
     meet = w.meet * (2 if plan.split else 1)
-    bounds = (
-        together * u.tensor,
-        together * u.shared,
-        together * u.lanes,
-        u.products + u.lanes + meet,
-    )
-    window = sum(x**w.sharp for x in bounds) ** (1 / w.sharp)
-    return t.windows * window + w.tile
+    needed = (together * x for x in (u.tensor, u.shared, u.lanes))
+    window = sum(x**w.sharp for x in needed) ** (1 / w.sharp)
+    return t.windows * (window + (w.alone * u.lanes + meet) / together) + w.tile
 
 
 def units(plan: Plan, t: Alike, clock: float, roof: Ceilings) -> Units:
