@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilec.backends.cuda.ampere.plan import Plan, fragment_registers, padded
+from tilec.backends.cuda.ampere.plan import Plan, fragment_registers, kept, padded
 from tilec.backends.cuda.ampere.schedule import FILE
 from tilec.ceilings import Ceilings
 from tilec.scalar import Number
@@ -101,8 +101,7 @@ def units(plan: Plan, t: Alike, clock: float, roof: Ceilings) -> Units:
     rate = min(SYNC, roof.matrix / roof.workers / clock)
     tensor = 2 * rows * c.columns * (heads + tails) / rate
     read = plan.busy * 2 * c.columns * (heads + tails)
-    if c.query == "shared":
-        read += 2 * rows * heads
+    read += 2 * rows * (heads - sum(kept(h.query, c) for h in block.heads))
     written = 2 * c.columns * sum(x.slabs * x.parts * 64 for x in s.rings)
     # per score, of those of all windows
     scores = s.rows * c.columns * t.windows
