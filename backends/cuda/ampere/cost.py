@@ -3,7 +3,8 @@
 A multiprocessor runs as many blocks as fit. In each window their warps need the tensor unit, their lanes, and what may be
 the longest: shared memory, from which each warp reads all keys and values of the window, for 16 or 32 rows. So a window
 takes about as long as the unit that is needed most, and more where others are nearly as busy. The warps of a block are
-about as far as each other, so that the products of some hide but a part of what others compute; those of other blocks hide more.
+about as far as each other, so that the products of some hide but a part of what others compute; those of other blocks
+hide more.
 """
 
 from __future__ import annotations

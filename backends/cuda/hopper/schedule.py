@@ -207,6 +207,4 @@ def narrow(width: int, length: int, uneven: bool) -> Schedule:
     stages = max(2, min(8, 3 * 128 * 128 // (columns * (-(-width // 64) * 64))))
     order: Literal["static", "longest"] = "longest" if uneven else "static"
     # a row of 128 bytes is what a copy asks for: its neighbour comes with another copy
-    return Schedule(
-        1, columns, stages, pingpong=False, order=order, store="direct", promotion=128
-    )
+    return Schedule(1, columns, stages, pingpong=False, order=order, store="direct", promotion=128)

@@ -85,7 +85,11 @@ def test_a_draft_is_for_the_device_that_is_here(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(launch, "available", lambda: True)
     monkeypatch.setattr(launch, "current_device", lambda: 1)
     monkeypatch.setattr(launch, "shared", lambda device: 1000 + device)
-    for capability, arch, shared in ((90, "sm_80", 1001), (90, "sm_90a", 1001), (80, "sm_90a", None)):
+    for capability, arch, shared in (
+        (90, "sm_80", 1001),
+        (90, "sm_90a", 1001),
+        (80, "sm_90a", None),
+    ):
         monkeypatch.setattr(launch, "capability", lambda device, number=capability: number)
         assert target.here(given, arch) == replace(given, shared=shared)
 
