@@ -93,11 +93,14 @@ class Places:
         out, c, most = self.out, self.ordered, self.most_heads
         if c.order == "longest":
             out.add(
-                f"const int section = tile / (row_tiles * {most}), place = tile - section * row_tiles * {most};"
+                "const int left = row_tiles * heads - 1 - tile;   // so that the last section is whole"
+            )
+            out.add(
+                f"const int section = left / (row_tiles * {most}), place = left - section * row_tiles * {most};"
             )
             out.add(f"const int width = least<int>({most}, heads - section * {most});")
             out.add(f"int head = section * {most} + place % width;")
-            out.add(f"origin = (row_tiles - 1 - place / width) * {self.s.rows};")
+            out.add(f"origin = place / width * {self.s.rows};")
         else:
             out.add("int head = tile / row_tiles;")
             out.add(f"origin = (tile - head * row_tiles) * {self.s.rows};")

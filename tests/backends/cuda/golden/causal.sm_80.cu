@@ -68,10 +68,11 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
   const int heads = (B) * (H);
   const int tile = blockIdx.x;
   int origin, b, h;
-  const int section = tile / (row_tiles * most_heads), place = tile - section * row_tiles * most_heads;
+  const int left = row_tiles * heads - 1 - tile;   // so that the last section is whole
+  const int section = left / (row_tiles * most_heads), place = left - section * row_tiles * most_heads;
   const int width = least<int>(most_heads, heads - section * most_heads);
   int head = section * most_heads + place % width;
-  origin = (row_tiles - 1 - place / width) * 128;
+  origin = place / width * 128;
   h = head % (H); head /= H;
   b = head;
   int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane) >> 2) + 8 * r;   // i
