@@ -93,10 +93,10 @@ class Places:
         out, c, most = self.out, self.ordered, self.most_heads
         if c.order == "longest":
             out.add(
-                "const int left = row_tiles * heads - 1 - tile;   // so that the last section is whole"
+                "const int after = row_tiles * heads - 1 - tile;   // so that the last section is whole"
             )
             out.add(
-                f"const int section = left / (row_tiles * {most}), place = left - section * row_tiles * {most};"
+                f"const int section = after / (row_tiles * {most}), place = after - section * row_tiles * {most};"
             )
             out.add(f"const int width = least<int>({most}, heads - section * {most});")
             out.add(f"int head = section * {most} + place % width;")

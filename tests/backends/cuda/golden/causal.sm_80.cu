@@ -68,8 +68,8 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
   const int heads = (B) * (H);
   const int tile = blockIdx.x;
   int origin, b, h;
-  const int left = row_tiles * heads - 1 - tile;   // so that the last section is whole
-  const int section = left / (row_tiles * most_heads), place = left - section * row_tiles * most_heads;
+  const int after = row_tiles * heads - 1 - tile;   // so that the last section is whole
+  const int section = after / (row_tiles * most_heads), place = after - section * row_tiles * most_heads;
   const int width = least<int>(most_heads, heads - section * most_heads);
   int head = section * most_heads + place % width;
   origin = place / width * 128;

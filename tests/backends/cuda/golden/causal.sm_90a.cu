@@ -71,8 +71,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
-          const int left = row_tiles * heads - 1 - tile;   // so that the last section is whole
-          const int section = left / (row_tiles * most_heads), place = left - section * row_tiles * most_heads;
+          const int after = row_tiles * heads - 1 - tile;   // so that the last section is whole
+          const int section = after / (row_tiles * most_heads), place = after - section * row_tiles * most_heads;
           const int width = least<int>(most_heads, heads - section * most_heads);
           int head = section * most_heads + place % width;
           origin = place / width * 128;
