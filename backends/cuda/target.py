@@ -313,6 +313,28 @@ def code_for(
     return generate(kernel, arch, name, online, compiling)
 
 
+def prepare(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: Online | None = None,
+) -> None:
+    """Compiles what a call would run into the cache on disk."""
+    compiled(code_for(kernel, target, schedule, online and here(online, arch_of(target))))
+
+
+def here(online: Online, arch: str) -> Online:
+    """With the shared memory of the device that is here, where it can run code for the architecture: it may have more."""
+    from tilec.backends.cuda import launch
+
+    if not launch.available():
+        return online
+    device = launch.current_device()
+    if not architectures.takes(arch, launch.capability(device)):
+        return online
+    return replace(online, shared=launch.shared(device))
+
+
 def draft(
     kernel: Kernel,
     target: str,
@@ -321,7 +343,8 @@ def draft(
 ) -> Draft:
     """The code of a kernel before the compiler has seen it. Raises ResourceError where the schedule does not fit."""
     try:
-        code = code_for(kernel, target, schedule, online, compiling=False)
+        before = online and here(online, arch_of(target))
+        code = code_for(kernel, target, schedule, before, compiling=False)
     except ArgumentError as e:
         raise ResourceError(str(e)) from e
     lines = code.text.split("\n")
