@@ -64,6 +64,8 @@ class Evaluator:
         self.memory = Memory(e, kernel, self.float, self.slots)
         self.aside: dict[str, tuple[str, ...]] = {}
         self.computing: frozenset[str] = frozenset()
+        self.consecutive: frozenset[str] = frozenset()
+        """Loads whose elements are known to be consecutive along the vector axis."""
         self.memo: list[dict[object, Any]] = [{}]
 
     # ---- what a name is
@@ -344,10 +346,30 @@ class Evaluator:
 
     def load(self, op: Load, p: Point) -> Val:
         """Elements of a tensor."""
-        out = self.memory.read(op.tensor, self.index(op, p), self.near(op, p))
+        if op.result.name in self.consecutive and p.vector == op.index[-1]:
+            window = self.window(p.vector)
+            out = self.memory.along(op.tensor, self.row(op, p), p.at[p.vector], window.count)
+        else:
+            out = self.memory.read(op.tensor, self.index(op, p), self.near(op, p))
         if self.kind(op.result.name) != "i32":
             return out
         return Val(tuple(self.e.convert(x, "i32") for x in out.parts))
+
+    def row(self, op: Load, p: Point) -> Any:
+        """Where the row of a load begins whose elements are consecutive along its last index, an axis of known length."""
+        *others, last = op.index
+        assert isinstance(last, str)
+        at = {a: p.at.get(a) for y in others for a in self.axes(y)}
+        key = ("row", op.result.name, *(_identity(x) for x in at.values()))
+        for table in reversed(self.memo):
+            if key in table:
+                return table[key]
+        index = [(self.value(x, p).parts[0], x in self.kernel.extents) for x in others]
+        window = self.window(last)
+        out = self.memory.row(op.tensor, [*index, (self.e.index(window.first), True)], window.count)
+        self.memo[-1][key] = out
+        self.memo[-1][("alive", key)] = p
+        return out
 
     def store(self, op: Store, p: Point) -> None:
         """Writes a value to a tensor."""

@@ -12,6 +12,7 @@ from tilec.backends.cpu.functions import kind_for, product
 from tilec.backends.cpu.plan import Axes, Stage
 from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.registers import Dots, Product, row_tiles, rows_for
+from tilec.backends.cpu.streams import Streams
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import Emit, Kind, constant
 from tilec.ir import Contract, Map, Operand, Reduce, operands
@@ -29,11 +30,15 @@ class Nests:
         self, ev: Evaluator, lane: str | None, vectors: int, few: str | None = None
     ) -> None:
         self.ev, self.e, self.lane, self.vectors, self.few = ev, ev.e, lane, vectors, few
+        self.streams = Streams(ev, few)
 
     def emit(self, stage: Stage, panel: Any | None) -> None:
         """The nest of one stage."""
         self.ev.computing = frozenset(stage.kept)
-        self.nest(stage, panel)
+        if stage.alone and stage.root is not None:
+            self.streams.emit(stage.root)
+        else:
+            self.nest(stage, panel)
         self.ev.computing = frozenset()
 
     def nest(self, stage: Stage, panel: Any | None) -> None:

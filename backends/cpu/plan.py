@@ -39,7 +39,7 @@ CHEAP = frozenset(
 
 @dataclass
 class Stage:
-    """One nest. `needs`: the stages that must be complete before it."""
+    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else."""
 
     domain: Axes
     root: Contract | None = None
@@ -47,6 +47,7 @@ class Stage:
     reduces: list[Reduce] = field(default_factory=list[Reduce])
     stores: list[Store] = field(default_factory=list[Store])
     needs: set[int] = field(default_factory=set[int])
+    alone: bool = False
 
     def roots(self) -> list[Operand]:
         """What is evaluated at each point."""
@@ -100,7 +101,8 @@ class Planner:
     """Makes the plan of one segment.
 
     `axes` gives the axes of an operand, `free` says of a name that it is positions and scalars only: it is computed
-    anew wherever it is used. `escaping` are the names that later parts of the program read.
+    anew wherever it is used. `escaping` are the names that later parts of the program read. `inline` gives the operands
+    of a contraction that are evaluated where it uses them; such a contraction has a stage of its own.
     """
 
     def __init__(
@@ -110,8 +112,10 @@ class Planner:
         escaping: set[str],
         axes: Callable[[Operand], Axes],
         free: Callable[[Operand], bool],
+        inline: Callable[[Contract], Sequence[Operand]] = lambda _: (),
     ) -> None:
         self.lane, self.escaping, self.axes, self.free = lane, escaping, axes, free
+        self.inline = inline
         self.ops = _live(ops, escaping)
         self.defs = {v.name: op for op in self.ops for v in op.results}
         self.stages: list[Stage] = []
@@ -177,9 +181,12 @@ class Planner:
         self.home[op.result.name] = self.index
 
     def contraction(self, op: Contract) -> None:
+        inline = self.inline(op)
         for x in (op.x, op.y):
-            self.complete(x)
-        self.new(op.result.type.axes).root = op
+            if x not in inline:
+                self.complete(x)
+        stage = self.new(op.result.type.axes)
+        stage.root, stage.alone = op, bool(inline)
         self.home[op.result.name] = self.index
 
     def share(self, xs: Iterable[Operand], domain: Axes) -> None:
@@ -206,9 +213,9 @@ class Planner:
         return max((self.ready(x, domain) for x in self.leaves(xs)), default=-1)
 
     def ready(self, x: str, domain: Axes) -> int:
-        same = set(self.stages[self.home[x]].domain) == set(domain) and not isinstance(
-            self.defs[x], Reduce
-        )
+        stage = self.stages[self.home[x]]
+        same = set(stage.domain) == set(domain) and not stage.alone
+        same = same and not isinstance(self.defs[x], Reduce)
         return self.home[x] + (not same)
 
     def leaves(self, xs: Iterable[Operand]) -> set[str]:
@@ -230,7 +237,8 @@ class Planner:
         for n in range(max(least, 0), len(self.stages)):
             stage = self.stages[n]
             agree = over is None or all(set(r.over) == set(over) for r in stage.reduces)
-            if set(stage.domain) == set(domain) and agree and not self.crosses(stage):
+            free = agree and not stage.alone and not self.crosses(stage)
+            if set(stage.domain) == set(domain) and free:
                 self.index = n
                 return stage
         return self.new(domain)

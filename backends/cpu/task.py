@@ -107,7 +107,9 @@ class Task:
             first = e.mul(place, tile)
             left = b.udiv(left, tiles)
             rest = e.sub(self.ev.slots["extent", axis], first)
-            count = 1 if tile == 1 else e.min(rest, tile)
+            whole = self.kernel.extents[axis]
+            known = isinstance(whole, int) and whole % tile == 0
+            count = 1 if tile == 1 else tile if known else e.min(rest, tile)
             self.ev.windows[axis] = Window(first, count, tile, tile == 1)
 
     # ---- bodies
@@ -150,7 +152,8 @@ class Task:
     def segment(self, ops: Sequence[Op], later: set[str], targets: Mapping[str, Tile]) -> None:
         """Straight-line ops, of which later parts of the program read the names `later`."""
         defined = {v.name for op in ops for v in op.results}
-        plan = Planner(ops, self.lane, defined & later, self.ev.axes, self.ev.free).plan()
+        inline = self.nests.streams.inline if self.lane is None else lambda _: ()
+        plan = Planner(ops, self.lane, defined & later, self.ev.axes, self.ev.free, inline).plan()
         for op in plan.scalars:
             self.ev.held[op.result.name] = self.ev.value(op.result.name, Point({}))
         tiles: dict[str, Tile] = {}

@@ -155,6 +155,17 @@ class Emit(Arithmetic):
             found.initializer = ir.Constant(KINDS["i64"], 0)
         return found
 
+    def zeros(self, size: int) -> Value:
+        """So many zero bytes that can be read."""
+        name = f"zeros.{size}"
+        found = self.module.globals.get(name)
+        if found is None:
+            t = ir.ArrayType(KINDS["i8"], size)
+            found: Any = ir.GlobalVariable(self.module, t, name)
+            found.linkage, found.global_constant, found.align = "internal", True, 8
+            found.initializer = ir.Constant(t, None)
+        return found
+
     def allocate(self, kind: Kind, count: int, align: int = 64) -> Value:
         """A pointer to `count` elements on the stack, once per call of the function."""
         with self.builder.goto_entry_block():
