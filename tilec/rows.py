@@ -64,10 +64,10 @@ class _Chooser:
             if length > best[0]:
                 best = length, axis, tuple(dict.fromkeys(self.dims))
         length, axis, dims = best
-        if length == 1:
-            return None
         streamed = {f.axis for f in self.streams}
         columns = {a: target.narrow for a in streamed if target.narrow and len(streamed) == 1}
+        if length == 1 and not columns:
+            return None
         extents = {axis: length, usual: 1} | (columns if length <= FEW else {})
         return Rows(extents, dims)
 

@@ -32,7 +32,7 @@ CPU = Target(
     elements=1024,
     cache=1 << 20,
     limit=64 << 20,
-    narrow=32,
+    narrow=256,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
 CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)

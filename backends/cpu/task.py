@@ -22,7 +22,7 @@ from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
-from tilec.backends.cpu.ways import lane_axis
+from tilec.backends.cpu.ways import row_axis
 from tilec.errors import UnsupportedError
 from tilec.ir import (
     Body,
@@ -47,8 +47,8 @@ VECTORS = 2
 class Task:
     """Emits the function that computes one tile of a grid.
 
-    `exact`: by the exact rules; `watch`: it tells whether it stored NaN; `few`: for tiles of few positions on what would be
-    the lane axis, one after another.
+    `exact`: by the exact rules; `watch`: it tells whether it stored NaN; `few`: for tiles of few rows, which are taken
+    one after another.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class Task:
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)
         self.context, self.number = context, number
-        lane = lane_axis(grid)
-        self.lane = None if few else lane
+        rows = row_axis(grid)
+        self.lane = None if few else rows
         self.streams: list[str] = []
         self.mine: set[str] = set()
         """The carried values of the present region: its arguments, and the results of its loops."""
         self.uses = Counter(
             x for op in walk(self.kernel.body) for x in operands(op) if isinstance(x, str)
         )
-        self.nests = Nests(self.ev, self.lane, VECTORS, lane if few else None)
+        self.nests = Nests(self.ev, self.lane, VECTORS, rows if few else None)
         self.panels = Panels(self.nests, transpose=not exact)
 
     def emit(self) -> int:

@@ -99,6 +99,11 @@ class Emit(Arithmetic):
         size = BYTES[kind_of(x)]
         self.builder.store(x, self.at(base, offset, size), align=align or size)
 
+    def prefetch(self, address: Value, near: bool) -> None:
+        """Asks for a cache line, to be read soon. `near`: for the nearest cache, else for the second one."""
+        hints = [constant("i32", x) for x in (0, 3 if near else 2, 1)]  # a read, how near, data
+        self.call_function("llvm.prefetch.p0", VOID, address, *hints)
+
     def read_some(
         self, kind: Kind, base: Value, offset: Value, mask: Value, other: float = 0
     ) -> Value:
