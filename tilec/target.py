@@ -11,7 +11,7 @@ class Target:
 
     `rows` and `columns` are the default extents of the row axis and of a streamed axis, `elements` that of the last
     axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
-    is an error. `narrow`: the columns of a tile of few rows.
+    is an error. `narrow`: the columns of a tile that has no more rows than `lanes`.
     """
 
     name: str
