@@ -115,13 +115,14 @@ class Planner:
         inline: Callable[[Contract], Sequence[Operand]] = lambda _: (),
     ) -> None:
         self.lane, self.escaping, self.axes, self.free = lane, escaping, axes, free
-        self.inline = inline
         self.ops = _live(ops, escaping)
         self.defs = {v.name: op for op in self.ops for v in op.results}
         self.stages: list[Stage] = []
         self.scalars: list[Op] = []
         self.home: dict[str, int] = {}
         self.costs: dict[str, bool] = {}
+        self.inline = {op.result.name: inline(op) for op in self.ops if isinstance(op, Contract)}
+        self.way = self.on_the_way()
 
     def plan(self) -> Segment:
         """The plan."""
@@ -163,11 +164,29 @@ class Planner:
         name, domain = op.result.name, op.result.type.axes
         self.share(operands(op), domain)
         least = self.after(operands(op), domain)
+        if name in self.way:
+            return
         if least >= 0:
             self.join(domain, least)
             self.home[name] = self.index
         elif not domain:
             self.scalars.append(op)
+
+    def on_the_way(self) -> set[str]:
+        """The values that only contractions use that evaluate them."""
+        kept = set(self.escaping)
+        found: set[str] = set()
+        for op in reversed(self.ops):
+            pointwise = isinstance(op, (Load, Map, Cast))
+            if pointwise and op.result.name in found - kept:
+                whole = set(op.result.type.axes)
+                passed = [x for x in operands(op) if whole and set(self.axes(x)) == whole]
+            else:
+                passed = self.inline[op.result.name] if isinstance(op, Contract) else []
+            names = {x for x in passed if isinstance(x, str)}
+            found |= names
+            kept |= {x for x in operands(op) if isinstance(x, str)} - names
+        return found - kept
 
     def reduction(self, op: Reduce) -> None:
         domain = _union([*map(self.axes, op.args), op.over])
@@ -181,7 +200,7 @@ class Planner:
         self.home[op.result.name] = self.index
 
     def contraction(self, op: Contract) -> None:
-        inline = self.inline(op)
+        inline = self.inline[op.result.name]
         for x in (op.x, op.y):
             if x not in inline:
                 self.complete(x)

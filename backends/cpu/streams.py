@@ -73,8 +73,8 @@ class Streams:
         known = kind(op.result.type.dtype) == "float" and op.result.name not in self.ev.absent
         if not known or len(op.over) != 1:
             return None
-        both = (self.stream(op, op.x, op.y), self.stream(op, op.y, op.x))
-        return next((s for s in both if s is not None), None)
+        pairs = sorted([(op.x, op.y), (op.y, op.x)], key=lambda p: not self.loads(p[0]))
+        return next((s for x, y in pairs if (s := self.stream(op, x, y))), None)
 
     def stream(self, op: Contract, x: Operand, y: Operand) -> Stream | None:
         """A contraction as one that streams x."""
@@ -83,7 +83,8 @@ class Streams:
             return None
         loads = self.loads(x)
         lanes = loads[0].index[-1] if loads else axes[-1]
-        if not isinstance(lanes, str) or not isinstance(ev.window(lanes).count, int):
+        known = isinstance(lanes, str) and isinstance(ev.window(lanes).count, int)
+        if not known or lanes == self.few:
             return None
         summed = lanes in op.over
         others = [a for a in axes if a not in (lanes, self.few)]
@@ -94,7 +95,8 @@ class Streams:
         return Stream(x, y, lanes, rows[-1], summed)
 
     def loads(self, x: Operand) -> list[Load]:
-        """The loads of rows that an operand is computed from: the position along a row is an axis, and the last index."""
+        """The loads of rows that an operand is computed from on the way: the position along a row is an axis, and the last
+        index."""
         ev, found, seen = self.ev, list[Load](), set[str]()
         todo = [x]
         while todo:
