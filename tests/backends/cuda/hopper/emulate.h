@@ -122,6 +122,7 @@ inline u32 atomicAdd(u32* p, u32 n) { const u32 old = *p; *p += n; return old; }
 
 inline u32 shared_address(const void*) { return 0; }
 inline void barrier_init(u32 b, u32 count) { barriers[b] = Barrier{(int)count, (int)count, 0, 0}; }
+inline void in_turn() {}
 inline void barriers_ready() {}
 inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
 inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
@@ -137,6 +138,9 @@ inline void named_sync(u32 id, u32 threads) {
   until("named_sync", [&] { return n.round != round; });
 }
 inline void shared_put(u32 a, int x) { memcpy(arena + a, &x, 4); }
+inline void shared_put(u32 a, float x) { memcpy(arena + a, &x, 4); }
+inline void shared_put(u32 a, i64 x) { memcpy(arena + a, &x, 8); }
+template<class T> inline void shared_two(u32 a, T (&x)[2]) { memcpy(x, arena + a, sizeof x); }
 inline int shared_get(u32 a) { int x; memcpy(&x, arena + a, 4); return x; }
 template<int N> inline void fewer_registers() {}
 template<int N> inline void more_registers() {}
