@@ -19,6 +19,7 @@ from tilec.passes.tile import row_axis
 from tilec.scalar import Number, evaluate
 from tilec.target import Target
 
+
 @dataclass(frozen=True)
 class Rows:
     """Tile extents for a single position on the usual row axis, and the dimensions that must be numbers for it."""

@@ -108,7 +108,9 @@ class Memory:
         e, size = self.e, BYTES[storage.MEMORY[self.dtype_of(tensor)]]
         offset, inside = self.address(tensor, index)
         address = e.at(self.slots["pointer", tensor], offset, size)
-        return address if inside is None else e.builder.select(inside, address, e.zeros(count * size))
+        return (
+            address if inside is None else e.builder.select(inside, address, e.zeros(count * size))
+        )
 
     def along(self, tensor: str, row: Any, at: Any, count: int) -> Val:
         """A vector of a row's elements from `at` on. One that does not fit the row is at a known place; its last lanes

@@ -112,7 +112,7 @@ class Planner:
         escaping: set[str],
         axes: Callable[[Operand], Axes],
         free: Callable[[Operand], bool],
-        inline: Callable[[Contract], Sequence[Operand]] = lambda _: (),
+        inline: Callable[[Contract], list[Operand]] | None = None,
     ) -> None:
         self.lane, self.escaping, self.axes, self.free = lane, escaping, axes, free
         self.ops = _live(ops, escaping)
@@ -121,7 +121,8 @@ class Planner:
         self.scalars: list[Op] = []
         self.home: dict[str, int] = {}
         self.costs: dict[str, bool] = {}
-        self.inline = {op.result.name: inline(op) for op in self.ops if isinstance(op, Contract)}
+        contracts = [op for op in self.ops if isinstance(op, Contract)]
+        self.inline = {op.result.name: inline(op) if inline else [] for op in contracts}
         self.way = self.on_the_way()
 
     def plan(self) -> Segment:
@@ -177,12 +178,12 @@ class Planner:
         kept = set(self.escaping)
         found: set[str] = set()
         for op in reversed(self.ops):
-            pointwise = isinstance(op, (Load, Map, Cast))
-            if pointwise and op.result.name in found - kept:
+            passed: list[Operand] = []
+            if isinstance(op, Contract):
+                passed = self.inline[op.result.name]
+            elif isinstance(op, (Load, Map, Cast)) and op.result.name in found - kept:
                 whole = set(op.result.type.axes)
                 passed = [x for x in operands(op) if whole and set(self.axes(x)) == whole]
-            else:
-                passed = self.inline[op.result.name] if isinstance(op, Contract) else []
             names = {x for x in passed if isinstance(x, str)}
             found |= names
             kept |= {x for x in operands(op) if isinstance(x, str)} - names

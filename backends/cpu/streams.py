@@ -83,8 +83,9 @@ class Streams:
             return None
         loads = self.loads(x)
         lanes = loads[0].index[-1] if loads else axes[-1]
-        known = isinstance(lanes, str) and isinstance(ev.window(lanes).count, int)
-        if not known or lanes == self.few:
+        if not isinstance(lanes, str) or lanes == self.few:
+            return None
+        if not isinstance(ev.window(lanes).count, int):
             return None
         summed = lanes in op.over
         others = [a for a in axes if a not in (lanes, self.few)]
@@ -314,9 +315,7 @@ class _Dots(_Form):
         where = Point(p.at, self.s.rows)
         self.ev.write_tile(self.tile, where, Val((e.add(self.start(where), e.sums(own)),)))
 
-    def some(
-        self, points: list[Point], first: Any, step: int, partial: Any, leads: bool
-    ) -> None:
+    def some(self, points: list[Point], first: Any, step: int, partial: Any, leads: bool) -> None:
         """The products of some rows in memory and some of the tile, summed lane by lane; past the last row, it is taken
         once more. `leads`: nobody has read these rows in memory before."""
         e, ev, s = self.e, self.ev, self.s

@@ -152,7 +152,7 @@ class Task:
     def segment(self, ops: Sequence[Op], later: set[str], targets: Mapping[str, Tile]) -> None:
         """Straight-line ops, of which later parts of the program read the names `later`."""
         defined = {v.name for op in ops for v in op.results}
-        inline = self.nests.streams.inline if self.lane is None else lambda _: ()
+        inline = self.nests.streams.inline if self.lane is None else None
         plan = Planner(ops, self.lane, defined & later, self.ev.axes, self.ev.free, inline).plan()
         for op in plan.scalars:
             self.ev.held[op.result.name] = self.ev.value(op.result.name, Point({}))
@@ -201,9 +201,12 @@ class Task:
     def tile(self, name: str, whole: bool = True) -> Tile:
         """Scratch for a value."""
         type = self.kernel.values[name].type
-        extents = {a: self.extent(a, type) for a in type.axes}
+        op, axes = self.ev.defs.get(name), type.axes
+        if not isinstance(op, Load):
+            # stages of a narrow tile run along other axes than its rows
+            axes = sorted(axes, key=lambda a: a != self.nests.few)
+        extents = {a: self.extent(a, type) for a in axes}
         width, marked = VECTORS * self.e.lanes, name in self.ev.absent
-        op = self.ev.defs.get(name)
         dense = isinstance(op, Load) and self.panels.blocks.fits(op)
         return self.scratch.tile(
             self.ev.kind(name), extents, self.lane, width, whole, marked, dense

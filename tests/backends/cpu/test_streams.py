@@ -1,5 +1,7 @@
 """Tiles of few rows, where lanes lie along what is streamed: against the interpreter."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 from __future__ import annotations
 
 from typing import Any
@@ -73,19 +75,20 @@ def groups(heads: int, keys: int, n: int, d: int, e: int, m: int = 1, dtype: str
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16"])
-@pytest.mark.parametrize(("d", "e"), [(64, 64), (5, 3), (1, 9), (72, 100), (300, 8)])
+@pytest.mark.parametrize(("d", "e"), [(64, 64), (5, 3), (1, 9), (72, 300)])
 def test_heads_of_any_size(dtype: str, d: int, e: int) -> None:
     kernel = tilec.compile(GROUPS, target="cpu")
-    for heads, n in [(2, 1), (2, 300), (6, 33), (8, 0), (10, 77)]:
-        check(kernel, *groups(heads, 2, n, d, e, dtype=dtype))
+    for n in (0, 1, 300):
+        check(kernel, *groups(2, 2, n, d, e, dtype=dtype))
 
 
-@pytest.mark.parametrize("heads", [3, 4, 5, 8, 12, 16])
-def test_groups_of_any_size(heads: int) -> None:
-    check(tilec.compile(GROUPS, target="cpu"), *groups(heads, 1, 530, 16, 24))
+@pytest.mark.parametrize("heads", [3, 5, 8, 12])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_groups_of_any_size(heads: int, dtype: str) -> None:
+    check(tilec.compile(GROUPS, target="cpu"), *groups(heads, 1, 530, 20, 24, dtype=dtype))
 
 
-@pytest.mark.parametrize("m", [2, 5, 6, 7])
+@pytest.mark.parametrize("m", [2, 6, 7])
 def test_a_few_queries(m: int) -> None:
     kernel = tilec.compile(GROUPS, target="cpu")
     for n in (3, 200):
@@ -103,7 +106,7 @@ def test_any_strides() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
-@pytest.mark.parametrize("place", [0, 7, 258, 299])
+@pytest.mark.parametrize("place", [7, 299])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite(dtype: str, place: int, value: float) -> None:
     kernel = tilec.compile(GROUPS, target="cpu")
