@@ -346,7 +346,7 @@ class Evaluator:
 
     def load(self, op: Load, p: Point) -> Val:
         """Elements of a tensor."""
-        if op.result.name in self.consecutive and p.vector == op.index[-1]:
+        if op.result.name in self.consecutive and p.vector and p.vector == op.index[-1]:
             window = self.window(p.vector)
             out = self.memory.along(op.tensor, self.row(op, p), p.at[p.vector], window.count)
         else:
