@@ -37,7 +37,6 @@ class Panels:
         """Runs the stages as planned. `found` are bounds on the positions of the streamed `axis` that they need."""
         own = {axis, self.lane}
         usable = [b for b in found if {*self.ev.axes(b.low), *self.ev.axes(b.high)} <= own]
-        streams = [n for step in plan.steps for n in step.stages if plan.stages[n].alone]
         for step in plan.steps:
             stages = [plan.stages[n] for n in step.stages]
             if step.panel:
@@ -46,10 +45,6 @@ class Panels:
                 for stage in stages:
                     with self.e.of(self.principal(stage)):
                         self.once(stage)
-            if step.stages[0] in streams[:-1]:
-                following = plan.stages[streams[streams.index(step.stages[0]) + 1]]
-                assert following.root is not None
-                self.nests.streams.begin(following.root)
 
     def principal(self, stage: Stage) -> Op | None:
         """The op that a stage is for."""

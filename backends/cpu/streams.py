@@ -32,8 +32,6 @@ UNROLL = 16
 """Vectors of a row up to which its loop is unrolled; longer rows are read in stretches of as many."""
 AHEAD = 2 << 10
 """Bytes by which a stream is asked for before it is read, where arithmetic keeps the processor from looking ahead."""
-FIRST = 4 << 10
-"""Bytes of a stream that are asked for while the one before it is worked up."""
 LINE = 64
 """Bytes of a cache line."""
 
@@ -203,15 +201,6 @@ class Streams:
         return product(e, (a, x.mark(0)), (b, y.mark(0)), total)
 
     # ---- before it is read
-
-    def begin(self, op: Contract) -> None:
-        """Asks for the first rows of a contraction's operand."""
-        s = self.found[op.result.name]
-        for load in self.consecutive(s):
-            if self.settled(load, {s.rows}):
-                rows = -(-FIRST // self.size(load))
-                with self.ev.scope():
-                    self.e.loop(0, rows, 1, [], lambda r, _, x=load: self.ask(s, x, Point({}), r))
 
     def ahead(self, s: Stream, p: Point, row: Any, several: bool) -> None:
         """Asks for the row that is read some time after this one.

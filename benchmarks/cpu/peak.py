@@ -43,9 +43,9 @@ READ = 256 << 20
 
 
 def read_loop() -> tuple[Callable[[], None], int]:
-    """A function that adds up an array, and its bytes."""
+    """A function that adds up a tensor, and its bytes: PyTorch's memory, in pages like those of the problems."""
     import llvmlite.ir as ir
-    import numpy as np
+    import torch
 
     from tilec.backends.cpu import jit
     from tilec.backends.cpu.vector import KINDS, POINTER, Emit, constant, function
@@ -67,10 +67,10 @@ def read_loop() -> tuple[Callable[[], None], int]:
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
         code.address("read")
     )
-    data, out = np.ones(READ // 4, np.float32), (ctypes.c_float * 64)()
+    data, out = torch.ones(READ // 4), (ctypes.c_float * 64)()
 
     def run() -> None:
-        call(data.ctypes.data, ctypes.addressof(out), data.size)
+        call(data.data_ptr(), ctypes.addressof(out), data.numel())
 
     run.code = code  # type: ignore[attr-defined]  # keeps the machine code alive
     return run, READ
