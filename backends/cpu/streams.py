@@ -69,7 +69,7 @@ class Streams:
     def find(self, op: Contract) -> Stream | None:
         """How a contraction streams an operand; None where it does not."""
         known = kind(op.result.type.dtype) == "float" and op.result.name not in self.ev.absent
-        if not known or len(op.over) != 1:
+        if not known or len(op.over) != 1 or self.ev.late(op):
             return None
         pairs = sorted([(op.x, op.y), (op.y, op.x)], key=lambda p: not self.loads(p[0]))
         return next((s for x, y in pairs if (s := self.stream(op, x, y))), None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__, cache, rows, scalar
-from tilec.backend import Draft
+from tilec.backend import Draft, Room
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, nvrtc
 from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
@@ -326,7 +326,15 @@ def draft(
         raise ResourceError(str(e)) from e
     lines = code.text.split("\n")
     text = "\n".join(x for x in lines if not x.startswith("//"))  # the first ones name the schedule
-    return Draft(code.kernel, text, _model(code))
+    return Draft(code.kernel, text, _model(code), _room(code))
+
+
+def _room(code: Code) -> Room | None:
+    """What the blocks of a kernel take, the largest of each; of grids that `simt` made nothing is known before compiling."""
+    if not code.fast or not _all_fast(code):
+        return None
+    rooms = [emitter(code.emitter).room(s) for s in code.fast.values()]
+    return Room(max(r.registers for r in rooms), max(r.shared for r in rooms))
 
 
 def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], float] | None:

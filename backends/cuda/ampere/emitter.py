@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilec.backend import Room
 from tilec.backends.cuda.ampere import plan
 from tilec.backends.cuda.ampere.compile import cutting, schedules, sources, steps, tiles
 from tilec.backends.cuda.ampere.launch import blocks, in_pieces, refusal
@@ -28,6 +29,11 @@ def check(fields: Mapping[str, object]) -> None:
     changed(Schedule(), fields)
 
 
+def room(source: Source) -> Room:
+    """What a block of a kernel takes on chip."""
+    return Room(source.plan.schedule.registers, source.plan.shared)
+
+
 def show(source: Source) -> str:
     """The plan of a kernel as text."""
     return plan.show(source.plan)
@@ -42,6 +48,7 @@ __all__ = [
     "name",
     "parameters",
     "refusal",
+    "room",
     "schedules",
     "seconds",
     "show",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tilec.backend import Room
 from tilec.backends.cuda.hopper import compile as hopper
 from tilec.backends.cuda.hopper import plan
 from tilec.backends.cuda.hopper.cost import seconds
@@ -60,6 +61,11 @@ def sources(
     return hopper.sources(kernel, schedule, online.scattered)
 
 
+def room(source: Source) -> Room:
+    """What a block of a kernel takes on chip."""
+    return Room(source.plan.schedule.registers[1], source.plan.shared)
+
+
 def show(source: Source) -> str:
     """The plan of a kernel as text."""
     return plan.show(source.plan)
@@ -74,6 +80,7 @@ __all__ = [
     "name",
     "parameters",
     "refusal",
+    "room",
     "schedules",
     "seconds",
     "show",

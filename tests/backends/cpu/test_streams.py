@@ -52,6 +52,10 @@ NORMED = """kernel f(Q[H, M, D], K[H, N, D], V[H, E, N]) -> O[h, i, e]:
     S = sum[d](Q[h, i, d] * k)
     O = sum[j](softmax[j](S) * V[h, e, j])
 """
+TWICE = """kernel f(Q[H, M, D], C[N, D], P[H, M, E], R[N, E]) -> O[h, i, d]:
+    S = sum[d](Q[h, i, d] * C[j, d]) + sum[t](P[h, i, t] * R[j, t])
+    O = sum[j](softmax[j](S) * C[j, d])
+"""
 
 
 def drawn(shape: tuple[int, ...], dtype: str = "f32") -> Any:
@@ -153,13 +157,21 @@ def test_operands_that_wait_for_a_sum_and_values_in_columns() -> None:
     )
 
 
+@pytest.mark.parametrize("heads", [2, 8, 20])
+@pytest.mark.parametrize("value", [0, np.inf, -np.inf, np.nan])
+def test_two_products_and_keys_that_are_values(heads: int, value: float) -> None:
+    q, c, p, r = (drawn(s) for s in ((heads, 1, 40), (270, 40), (heads, 1, 12), (270, 12)))
+    r[7, 3] = c[266, 1] = value
+    check(tilec.compile(TWICE, target="cpu"), q, c, p, r)
+
+
 def streamed(text: str, *arguments: Any) -> set[str]:
     """The tensors that the code for a call of few rows loads row by row where it uses them."""
     kernel, found = tilec.compile(text, target="cpu").plan(*arguments).ir, set[str]()
     facts = Facts(kernel)
     for n, grid in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         e = Emit(function(ir.Module(), "f", TASK, KINDS["i64"]), jit.host())
-        task = Task(facts, Context(kernel), e, grid, n, False, False, True)
+        task = Task(facts, Context(kernel), e, grid, n, exact=False, watch=True, few=True)
         task.emit()
         streams = task.nests.streams
         for s in streams.found.values():
@@ -171,5 +183,9 @@ def test_keys_and_values_are_read_without_a_copy() -> None:
     assert streamed(GROUPS, *groups(4, 2, 300, 16, 16, dtype="f16")) == {"K", "V"}
     assert streamed(GROUPS, *groups(2, 2, 300, 16, 16, 3)) == {"K", "V"}
     q, k, v = drawn((2, 2, 1, 20)), drawn((24, 16, 2, 20)), drawn((24, 16, 2, 12))
+    assert streamed(TWICE, *(drawn(s) for s in ((8, 1, 4), (9, 4), (8, 1, 3), (9, 3)))) == {
+        "C",
+        "R",
+    }
     pages = np.zeros((2, 12), np.int32)
     assert streamed(PAGED, q, k, v, pages, np.array([180, 17], np.int32)) == {"K", "V"}

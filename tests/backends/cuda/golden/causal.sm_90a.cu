@@ -71,10 +71,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
-          const int section = tile / (row_tiles * most_heads), place = tile - section * row_tiles * most_heads;
+          const int remaining = row_tiles * heads - 1 - tile;   // so that the last section is whole
+          const int section = remaining / (row_tiles * most_heads), place = remaining - section * row_tiles * most_heads;
           const int width = least<int>(most_heads, heads - section * most_heads);
           int head = section * most_heads + place % width;
-          origin = (row_tiles - 1 - place / width) * 128;
+          origin = place / width * 128;
           h = head % (H); head /= H;
           b = head;
           const int i_first = origin;  // edge()
@@ -90,10 +91,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
           const int t_33 = (t_32 >> 7);  // floordiv(t_32, 128)
           const i64 t_34 = ((i64)128 * t_33);  // mul(t_33, 128)
           const i64 t_35 = greatest<i64>(0, t_34);  // max(0, t_34)
-          start_0 = (int)(0);
-          windows_0 = ((int)greatest<i64>(0, t_35 - start_0) + 127) / 128;
-          start_1 = (int)(t_35);
-          windows_1 = ((int)greatest<i64>(0, t_30 - start_1) + 127) / 128;
+          start_0 = 0;
+          windows_0 = ((int)greatest<i64>(0, least<i64>(t_35, N) - start_0) + 127) / 128;
+          start_1 = (int)least<i64>(t_35, N);
+          windows_1 = ((int)greatest<i64>(0, least<i64>(t_30, N) - start_1) + 127) / 128;
           if (windows_0 + windows_1 == 0) { start_1 = (int)(N); windows_1 = 1; }
         }
         wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);

@@ -74,9 +74,9 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
           b = head;
           const int t_2 = (N >> 6);  // floordiv(N, 64)
           const i64 t_6 = ((i64)64 * t_2);  // mul(t_2, 64)
-          start_0 = (int)(0);
-          windows_0 = ((int)greatest<i64>(0, t_6 - start_0) + 63) / 64;
-          start_1 = (int)(t_6);
+          start_0 = 0;
+          windows_0 = ((int)greatest<i64>(0, least<i64>(t_6, N) - start_0) + 63) / 64;
+          start_1 = (int)least<i64>(t_6, N);
           windows_1 = ((int)greatest<i64>(0, N - start_1) + 63) / 64;
           if (windows_0 + windows_1 == 0) { start_1 = (int)(N); windows_1 = 1; }
         }
