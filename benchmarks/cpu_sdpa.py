@@ -88,6 +88,7 @@ def kept(case: Case, row: dict[str, Any]) -> dict[str, Any]:
         "D": c.d,
         "N": c.n,
         "heads": c.h,
+        "key heads": c.heads,
         "threads": case.threads,
         **{k: _rounded(x) for k, x in row.items()},
         "date": time.strftime("%Y-%m-%d"),
