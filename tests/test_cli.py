@@ -277,7 +277,7 @@ def test_tune_stores_a_schedule_that_run_takes(tile):
     assert tile("cache", "remove", found["id"])[0] == 0
     assert tile("cache", "remove", found["id"])[0] == 1
     assert tile("tune", "--import", "x.json")[0] == 0
-    assert "1 tuned schedules are whole" in tile("cache", "verify")[1]
+    assert "1 tuned schedule read" in tile("cache", "verify")[1]
     assert "removed" in tile("cache", "clear", "--tuned")[1]
     assert "0 tuned schedules" in tile("cache", "list")[1]
 

@@ -367,7 +367,10 @@ class _Kernel:
         more = [a for a in term.axes if a not in output.axes]
         if more:
             over = " and ".join(f"'{a}'" for a in more)
-            hint = f"reduce over {more[0]}, as in sum[{more[0]}](…), or write {name}[{', '.join((*output.axes, *more))}]"
+            size = more[0].upper()
+            meant = f"write {size} for its size, " if size in self.names.dims else ""
+            wider = f"{name}[{', '.join((*output.axes, *more))}]"
+            hint = f"reduce over {more[0]}, as in sum[{more[0]}](…), {meant}or write {wider}"
             self.report(item.span, f"the output '{name}' also varies over {over}", hint)
             return None
         declared = kind(output.dtype)

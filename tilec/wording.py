@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -109,6 +110,8 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
     end = type == "$END"
     if word == "=" and kind == "axis" and before.endswith("<"):
         return "an axis line gives a bound with '<'", "write axis c < 512"
+    if word == "=" and "PLUS" in expected and _NAMED.search(before):
+        return "arguments have no names", "axes stand in brackets, as in softmax[j](…)"
     if word == "=" and "PLUS" in expected:
         return "unexpected '='", "write == to compare"
     if word == ":" and _in_brackets(before):
@@ -126,6 +129,10 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
     if _begins_operand(expected):
         return _missing_operand(word, end, before)
     return _after_operand(type, word, end, expected, kind)
+
+
+_NAMED = re.compile(r"\w\([^()]*,\s*\w+\s*$")
+"""What stands before the `=` of `softmax(S, axis=j)`."""
 
 
 def _in_brackets(before: str) -> bool:

@@ -76,9 +76,10 @@ def bench(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Time a program against its peers: PyTorch's kernels, FlexAttention, the formula written out, and yours.
+    """Time a program beside PyTorch's kernels and your own.
 
-    Peers are found by evaluating the program on small data. All run in one process, in turns, on the same data; errors are
+    Its peers are PyTorch's kernels, FlexAttention and the formula written out, as far as they compute the same: that is
+    found by evaluating the program on small data. All run in one process, in turns, on the same data; errors are
     against float64.
     """
     from tilec.cli.run import arguments_of
