@@ -50,8 +50,8 @@ Tile = Annotated[
 Schedule = Annotated[
     Strings, typer.Option("--schedule", metavar="stages=2,…", help="Other schedule fields.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of the sample data.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the sample data.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def pairs(option: str, texts: Strings) -> dict[str, str]:

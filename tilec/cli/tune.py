@@ -40,7 +40,9 @@ def tune(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", help="Compiling processes; 0: none (default: half the processors)."),
+        typer.Option(
+            "--jobs", help="Processes that compile; 0: this one (default: half the processors)."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep what an earlier search measured.")
