@@ -209,6 +209,9 @@ class _Kernel:
                     message = f"'{s.name.name}' is a constant, and cannot be defined"
                     self.report(s.name.span, message, "choose another name")
                 self.names.lets.setdefault(s.name.name, s.name.span)
+                bare = (e.name for e in syntax.walk(s.value) if isinstance(e, Name))
+                # a tensor without its indices will be reported: what is an axis then is not known
+                self.names.incomplete |= any(name in self.names.tensors for name in bare)
             elif isinstance(s, Def):
                 if s.name.name in self.names.local:
                     message = f"the function '{s.name.name}' is defined twice in this kernel"
