@@ -231,7 +231,7 @@ class _Kernel(Loading):
                 out.add(
                     f"wait({self.barrier(step.ring + '_full', cursor + '.stage')}, {cursor}.parity);"
                 )
-                out.add(f"word = __shfl_sync(FULL, shared_get({self.word(cursor)}), 0);")
+                out.add(f"word = shared_told({self.word(cursor)}, lane);")
             case Stream():
                 self.stream(step)
             case More():

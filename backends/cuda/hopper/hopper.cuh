@@ -35,6 +35,12 @@ DEVICE void wait(u32 b, u32 parity) {
 }
 DEVICE void shared_put(u32 a, int x) { asm volatile("st.shared.s32 [%0], %1;" :: "r"(a), "r"(x) : "memory"); }
 DEVICE int shared_get(u32 a) { int x; asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(a) : "memory"); return x; }
+// a word that a warp is told: its first thread reads it, whose arrival at a barrier then says that it may be written again
+DEVICE int shared_told(u32 a, int lane) {
+  int x = 0;
+  asm volatile("{\n.reg .pred p;\nsetp.eq.s32 p, %2, 0;\n@p ld.shared.s32 %0, [%1];\n}" : "+r"(x) : "r"(a), "r"(lane) : "memory");
+  return __shfl_sync(FULL, x, 0);
+}
 template<int N> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
 template<int N> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 DEVICE void named_sync(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }

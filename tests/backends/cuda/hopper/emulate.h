@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 typedef uint32_t u32;
@@ -126,8 +127,19 @@ inline void barriers_ready() {}
 inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
 inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
 inline Barrier& at(u32 b) { if (!barriers.count(b)) fail("no barrier there"); return barriers[b]; }
-inline void arrive(u32 b) { Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
-inline void expect(u32 b, u32 bytes) { Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
+// The words that warps are told. Who has read one may be about to until it arrives at a barrier itself: that another thread of
+// its warp does so later says nothing.
+inline std::map<u32, std::set<int>> readers;
+inline const char* race = nullptr;
+inline void has_read() { for (auto& r : readers) r.second.erase(threadIdx.x); }
+inline void shared_put(u32 a, int x) {
+  if (!readers[a].empty()) race = "a word is written that a thread may still be reading";
+  memcpy(arena + a, &x, 4);
+}
+inline int shared_get(u32 a) { int x; readers[a].insert(threadIdx.x); memcpy(&x, arena + a, 4); return x; }
+inline int shared_told(u32 a, int lane) { return __shfl_sync(FULL, lane ? 0 : shared_get(a), 0); }
+inline void arrive(u32 b) { has_read(); Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
+inline void expect(u32 b, u32 bytes) { has_read(); Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
 inline void wait(u32 b, u32 parity) { Barrier& x = at(b); until("wait", [&] { return (x.phase & 1) != (parity & 1); }); }
 inline void named_arrive(u32 id, u32 threads) { Named& n = named[id]; if (++n.arrived == (int)threads) { n.arrived = 0; n.round++; } }
 inline void named_sync(u32 id, u32 threads) {
@@ -136,8 +148,6 @@ inline void named_sync(u32 id, u32 threads) {
   named_arrive(id, threads);
   until("named_sync", [&] { return n.round != round; });
 }
-inline void shared_put(u32 a, int x) { memcpy(arena + a, &x, 4); }
-inline int shared_get(u32 a) { int x; memcpy(&x, arena + a, 4); return x; }
 template<int N> inline void fewer_registers() {}
 template<int N> inline void more_registers() {}
 
@@ -379,7 +389,8 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
     unfenced.assign(threads, {});
     arriving.assign(threads, {});
     block_meet = Rendezvous();
-    barriers.clear(); named.clear(); copies.clear();
+    barriers.clear(); named.clear(); copies.clear(); readers.clear();
+    race = nullptr;
     memset(arena, 0xff, sizeof arena);
     for (int t = 0; t < threads; t++) {
       Fiber& f = fibers[t];
@@ -410,6 +421,7 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
         deliver(c);
         idle = 0;
       }
+      if (race) { printf("emulator: block %d: %s\n", b, race); fflush(stdout); return 2; }
       if (++idle > 200000) {
         printf("emulator: block %d hangs;", b);
         for (int t = 0; t < threads; t += 32) printf(" warp %d: %s", t / 32, fibers[t].over ? "over" : fibers[t].at);

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +313,19 @@ def test_mistakes_in_a_plan_are_noticed(mistake: str) -> None:
         if running.error(memory["O"], expected(kernel, arrays)[0]) > LIMIT["bf16"]:
             return
     pytest.fail("nothing was noticed")
+
+
+def test_words_that_all_threads_of_a_warp_read_are_noticed() -> None:
+    sizes = {"B": 1, "H": 1, "N": 300, "D": 16, "E": 16}
+    kernel, arrays = prepared("document", "bf16", sizes)
+    placed, sources = running.tiles(kernel, "bf16", sizes, columns=16)
+    ((n, source),) = sources.items()
+    told = re.compile(r"shared_told\(([^;]*), lane\)")
+    careless = told.sub(r"__shfl_sync(FULL, shared_get(\1), 0)", source.text)
+    assert careless != source.text
+
+    def launch(_: int, memory: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> None:
+        emulator.run(dataclasses.replace(source, text=careless), memory, known, processors=1)
+
+    with pytest.raises(RuntimeError, match="while it is read"):
+        running.completed(placed, [n], launch, arrays, sizes)
