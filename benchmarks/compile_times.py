@@ -2,9 +2,9 @@
 
     python benchmarks/compile_times.py [--targets cuda:sm_90a,cuda:sm_80] [--only chunks] [--cases FOLDER] [--least 2]
 
-Needs NVRTC and no GPU. Each program is compiled by itself, as a first call of it would: what its default emitter makes, every
-schedule that turned out not to fit, and the exact kernel that stands behind a fast one. Seconds are those of the process, so that
-other work on the machine hardly counts. Prints a line per compiled text and adds the same as JSON to `--out`; exit status 1 where
+Needs NVRTC and no GPU. Each program is compiled as by its first call: what its default emitter makes, every schedule that
+turned out not to fit, and the exact kernel that stands behind a fast one. Seconds are those of the process, so that other
+work on the machine hardly counts. Prints a line per compiled text and adds the same as JSON to `--out`; exit status 1 where
 one took longer than `--least`.
 """
 
@@ -122,9 +122,7 @@ def compiled(program: Program, target: str) -> list[Text]:
         emitter = re.search(r"emitter (\w+)", source)
         spilled = sum(u.spill_stores + u.spill_loads + u.stack for u in made.usage.values())
         kernels = "+".join(made.usage)
-        texts.append(
-            Text(kernels, emitter[1] if emitter else "?", spent, len(made.cubin), spilled)
-        )
+        texts.append(Text(kernels, emitter[1] if emitter else "?", spent, len(made.cubin), spilled))
         return made
 
     with tempfile.TemporaryDirectory(prefix="compile_times_") as folder:

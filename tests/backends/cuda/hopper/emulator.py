@@ -35,6 +35,8 @@ SHARED = (
     "quotient_low",
     "quotient_high",
     "columns_to",
+    "bits_together",
+    "position_mod",
     "real_mod",
     "real_floor_div",
     "shift_left",
@@ -263,6 +265,8 @@ def launch(
     args = (ctypes.c_void_p * len(given))(*(ctypes.addressof(x) for x in given))  # type: ignore[arg-type]
     ended = library.launch(args, blocks, ctypes.c_uint64(seed))
     if ended:
-        raise RuntimeError("the kernel hangs" if ended == 1 else "a word is written while it is read")
+        raise RuntimeError(
+            "the kernel hangs" if ended == 1 else "a word is written while it is read"
+        )
     assert counter[0] == 0 or all(p.kind != "counter" for p in source.parameters)
     return bool(counter[1])

@@ -215,7 +215,11 @@ MASKS: dict[str, tuple[str, tuple[int, ...], int]] = {
     "chunks": ("i // n == j // n and j <= i", (48, 7, -48, 0, 1 << 40), 32),
     "a prefix": ("j <= i or j < n", (70,), 32),
     "from both sides": ("j < n or j > i", (70,), 32),
-    "no stretch": ("j % n == 0 and j <= i", (3,), 32),
+    "no stretch": ("j % n == 0 and j <= i", (3, -3, 0, 1 << 40), 32),
+    "a stretch or columns": ("j <= i and (i // n == j // n or j % n < 2)", (48, -7), 32),
+    "columns of two words": ("i // 50 == j // 50 or j % n < 2", (48,), 144),
+    "places in lines": ("abs(i % n - j % n) <= 2 and abs(i // n - j // n) < 2", (16, -7, 0), 32),
+    "places in lines, two words": ("abs(i % n - j % n) <= 2 or not (j % n < 5)", (16,), 144),
 }
 
 
@@ -231,6 +235,24 @@ def test_masks(name: str) -> None:
         got = running.run(kernel, arrays, "f16", sizes, scalars={"n": n}, columns=columns)
         want = kernel.reference(*arrays.values(), n=n)
         assert running.error(got["O"], want) < LIMIT["f16"], n
+
+
+KEPT = """
+kernel kept(Q[N, D], K[N, D], V[N, E], keep: u8[N], most: i32[N]) -> O[i, e]:
+    S = sum[d](Q[i, d] * K[j, d])
+    O = sum[j](softmax[j](S if keep[j] != 0 and (j < most[i] or keep[j] > 1) else -inf) * V[j, e])
+"""
+
+
+@pytest.mark.parametrize("columns", [32, 64, 112, 144])
+def test_keys_that_data_leaves_out(columns: int) -> None:
+    kernel = tilec.compile(KEPT)
+    random = np.random.default_rng(9)
+    arrays: dict[str, Any] = {n: random.standard_normal((170, 16)).astype("f2") for n in "QKV"}
+    arrays["keep"] = random.integers(0, 3, 170).astype("u1")
+    arrays["most"] = random.integers(0, 170, 170).astype("i4")
+    got = running.run(kernel, arrays, "f16", {"N": 170, "D": 16, "E": 16}, columns=columns)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
 def test_small_problems_have_a_warpgroup_each() -> None:
