@@ -36,6 +36,8 @@ MOST_BLOCKS = 1 << 30
 RESIDENT = 4
 """Blocks per multiprocessor where each needs a workspace of its own."""
 ALIGN = 256
+IN_TURN = 90
+"""The first compute capability whose kernels can wait for the one before them."""
 REMEMBERED = 64
 """How many different calls (layouts, scalars, addresses) a kernel remembers."""
 SHORT = (64, 1024)
@@ -304,7 +306,8 @@ def _load(device: int, code: Code) -> Loaded:
     kernels: dict[int, launch.Kernel] = {}
     for unit, image in zip(code.units, images, strict=True):
         functions = [(name, *wanted[name][1:]) for name in unit.names]
-        made = launch.load(image, functions, code.note or f"emitter {code.emitter}")
+        in_turn = architectures.capability(code.arch) >= IN_TURN
+        made = launch.load(image, functions, code.note or f"emitter {code.emitter}", in_turn)
         kernels |= {wanted[k.name][0]: k for k in made}
     return Loaded(code, kernels)
 

@@ -56,8 +56,17 @@ DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
 DEVICE u64 bits_of(double x) { return __double_as_longlong(x); }
 DEVICE float float_of(u32 u) { return __uint_as_float(u); }
 DEVICE double double_of(u64 u) { return __longlong_as_double(u); }
+// Kernels of one call begin to start while the one before them runs, and go on here when it is done.
+DEVICE void in_turn() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#endif
+}
 // A kernel with a flag `redo` runs where an earlier one raised it; the last block to end lowers it again.
-DEVICE bool wanted(const u32* redo) { return !redo || *redo; }
+DEVICE bool wanted(const u32* redo) {
+  in_turn();
+  return !redo || *redo;
+}
 DEVICE void redone(u32* redo) {
   __syncthreads();
   if (redo && threadIdx.x == 0 && atomicAdd(redo + 1, 1u) == gridDim.x - 1) redo[0] = redo[1] = 0;

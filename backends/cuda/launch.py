@@ -114,24 +114,29 @@ LATE = (700, 702, *range(710, 720))
 
 @dataclass(frozen=True)
 class Kernel:
-    """A loaded kernel: CuPy's function, and how it is launched. `note`: its schedule."""
+    """A loaded kernel: CuPy's function, and how it is launched. `note`: its schedule. `in_turn`: its code waits for the
+    kernel before it."""
 
     function: Any
     name: str
     threads: int
     shared: int
     note: str = ""
+    in_turn: bool = False
 
-    def __call__(self, blocks: int, table: int, stream: int) -> None:
-        """Launches it. `table`: the address of the addresses of its parameters.
+    def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
+        """Launches it. `table`: the address of the addresses of its parameters. `follows`: the launch before it is one of
+        the same call, during which it may begin to start.
 
         Raises ResourceError where the device refuses the launch, or says that an earlier kernel has failed.
         """
         recent.append(self.label)
+        f, threads, shared = self.function.ptr, self.threads, self.shared
         try:
-            _start()(
-                self.function.ptr, blocks, 1, 1, self.threads, 1, 1, self.shared, stream, table, 0
-            )
+            if follows and self.in_turn:
+                _start_early(f, _early(blocks, threads, shared, stream), table)
+            else:
+                _start()(f, blocks, 1, 1, threads, 1, 1, shared, stream, table, 0)
         except RuntimeError as e:  # the base of CuPy's own
             raise self._failure(e, blocks) from e
 
@@ -163,10 +168,48 @@ def _start() -> Any:
     return importlib.import_module("cupy_backends.cuda.api.driver").launchKernel
 
 
-def load(image: bytes, functions: Sequence[tuple[str, int, int]], note: str = "") -> list[Kernel]:
+class Refusal(RuntimeError):
+    """What the driver says of a launch that it refuses."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"CUDA error {status}")
+        self.status = status
+
+
+def _start_early(function: int, settings: Any, table: int) -> None:
+    """A launch that may begin before the kernel before it is done. Raises Refusal."""
+    (status,) = importlib.import_module("cuda.bindings.driver").cuLaunchKernelEx(
+        settings, function, table, 0
+    )
+    if int(status):
+        raise Refusal(int(status))
+
+
+@functools.lru_cache(maxsize=256)
+def _early(blocks: int, threads: int, shared: int, stream: int) -> Any:
+    """The settings of such a launch."""
+    driver = importlib.import_module("cuda.bindings.driver")
+    out, early = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
+    kinds = driver.CUlaunchAttributeID
+    early.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    early.value.programmaticStreamSerializationAllowed = 1
+    out.gridDimX, out.gridDimY, out.gridDimZ = blocks, 1, 1
+    out.blockDimX, out.blockDimY, out.blockDimZ = threads, 1, 1
+    out.sharedMemBytes, out.hStream = shared, driver.CUstream(stream)
+    out.attrs, out.numAttrs = [early], 1
+    return out
+
+
+def load(
+    image: bytes,
+    functions: Sequence[tuple[str, int, int]],
+    note: str = "",
+    in_turn: bool = False,
+) -> list[Kernel]:
     """The kernels of a cubin (or of PTX text), on the current device.
 
-    `functions`: name, threads and bytes of dynamic shared memory of each. Raises ResourceError where the device lacks them.
+    `functions`: name, threads and bytes of dynamic shared memory of each. `in_turn`: see `Kernel`. Raises ResourceError
+    where the device lacks them.
     """
     c = cupy()
     driver = importlib.import_module("cupy_backends.cuda.api.driver")
@@ -182,5 +225,5 @@ def load(image: bytes, functions: Sequence[tuple[str, int, int]], note: str = ""
                 f"target cuda: {name} needs {shared:,} bytes of shared memory per block, which this device does not "
                 f"give ({e})"
             ) from e
-        out.append(Kernel(function, name, threads, shared, note))
+        out.append(Kernel(function, name, threads, shared, note, in_turn))
     return out

@@ -53,8 +53,8 @@ class Prepared:
         memory, scratch = _scratch(self.library, self.device, self.size)
         bases = (*addresses, scratch, counters)
         block = self._blocks.pop(bases, None) or self._filled(bases)
-        for step, table in zip(self.steps, block.tables, strict=True):
-            step.kernel(step.blocks, table, stream)
+        for n, (step, table) in enumerate(zip(self.steps, block.tables, strict=True)):
+            step.kernel(step.blocks, table, stream, n > 0)
         self._blocks[bases] = block
         if captured:
             _captured[id(self)] = self

@@ -109,6 +109,7 @@ class _Kernel(Streaming):
         out.add(
             "const u32 turned = ((lane & 7) + (lane >> 4) * 8) * 128 + (((lane >> 3 & 1) ^ (lane & 7)) << 4);"
         )
+        out.add("in_turn();")
         self.here("blockIdx.x", "{}")
 
     def here(self, block: str, again: str) -> None:

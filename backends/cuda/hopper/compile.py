@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import emit
+from tilec.backends.cuda.hopper.labels import labels
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
@@ -174,7 +175,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     few = rows <= ROWS
     values = sum(x.width for x in s.slots)
     schedule = default(width, values, length, rows, uneven(s))
-    if s.together:
+    if s.together or labels(s):
         schedule = replace(schedule, loader=40)
     whole = s.loops[0].tile is None
     if whole:

@@ -28,7 +28,7 @@ class Dealing(Roles):
                 self.never_none()
                 self.scope.values = saved
         out.add(f"wait({self.barrier('tile_free', '(turn & 1)')}, ((turn >> 1) & 1) ^ 1);")
-        with out.block("if (lane == 0)" if self.s.together else ""):
+        with out.block("if (lane == 0)" if self.plan.together else ""):
             for k, x in enumerate(self.told):
                 out.add(f"shared_put({self.tile_word(k)}, {x});")
             out.add(f"arrive({self.barrier('tile_full', '(turn & 1)')});")
@@ -76,10 +76,10 @@ class Dealing(Roles):
         if self.schedule.order == "static":
             out.add("tile += gridDim.x;")
             return
-        with out.block("if (lane == 0)" if self.s.together else ""):
+        with out.block("if (lane == 0)" if self.plan.together else ""):
             out.add("const u32 taken = atomicAdd(counter, 1u);")
             out.add("// the last one of this launch leaves it ready for the next")
             out.add("if (taken == (u32)tiles - 1) *counter = 0;")
             out.add("tile = taken + gridDim.x;")
-        if self.s.together:
+        if self.plan.together:
             out.add("tile = __shfl_sync(FULL, tile, 0);")

@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from tilec.backends.cuda.hopper.epilogue import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
+from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.loading import Loading
 from tilec.backends.cuda.hopper.plan import (
     Acquire,
@@ -102,6 +103,7 @@ class _Kernel(Loading):
                 )
             out.add("barriers_ready();")
         out.add("__syncthreads();")
+        out.add("in_turn();")
         size = self.s.rows
         out.add(
             f"const int row_tiles = ({self.scope.extent(self.s.row).text} + {size - 1}) / {size};"
@@ -130,6 +132,8 @@ class _Kernel(Loading):
                 place = f"columns_descriptor({self.address(t.name)}, {t.rows * 128})"
                 out.add(f"const u64 {t.name}_columns = {place};")
                 out.add(f"Cursor<{c.stages}> {t.name}_late(0);")
+        if self.plan.labels:
+            out.add(f"Cursor<{c.stages}> {RING}_ahead(0);")
         for name in self.registers.heads:
             out.add(f"float {name}[{s.columns // 2}];")
         for name in self.registers.weights:
@@ -204,6 +208,8 @@ class _Kernel(Loading):
                 )
             case Release():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
+                if step.ring == RING:
+                    out.add("__syncwarp();")  # each thread has read its own
                 out.add(
                     f"if (lane == 0) arrive({self.barrier(step.ring + '_free', cursor + '.stage')});"
                 )
@@ -306,6 +312,9 @@ class _Kernel(Loading):
                 self.schedule.guess,
             )
         if step.part in ("before", "all"):
+            for x in self.plan.labels:
+                stage = f"{self.labels_at(f'{RING}_ahead')} + {x.offset}"
+                self.scope.labels[x.key] = x, f"{stage} + {2 * x.bytes} * (lane & 3)"
             self.emitter.begin()
             self.emitter.emit(before)
         if step.part in ("after", "all"):

@@ -22,6 +22,12 @@ struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
 // ---- barriers in shared memory
 
+// Kernels of one call begin to start while the one before them runs, and go on here when it is done.
+DEVICE void in_turn() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#endif
+}
 DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 DEVICE void barrier_init(u32 b, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(b), "r"(count) : "memory"); }
 DEVICE void barriers_ready() {
@@ -34,6 +40,11 @@ DEVICE void wait(u32 b, u32 parity) {
   asm volatile("{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}" :: "r"(b), "r"(parity) : "memory");
 }
 DEVICE void shared_put(u32 a, int x) { asm volatile("st.shared.s32 [%0], %1;" :: "r"(a), "r"(x) : "memory"); }
+DEVICE void shared_put(u32 a, float x) { asm volatile("st.shared.f32 [%0], %1;" :: "r"(a), "f"(x) : "memory"); }
+DEVICE void shared_put(u32 a, i64 x) { asm volatile("st.shared.s64 [%0], %1;" :: "r"(a), "l"(x) : "memory"); }
+DEVICE void shared_two(u32 a, int (&x)[2]) { asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(a)); }
+DEVICE void shared_two(u32 a, float (&x)[2]) { asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(a)); }
+DEVICE void shared_two(u32 a, i64 (&x)[2]) { asm volatile("ld.shared.v2.s64 {%0, %1}, [%2];" : "=l"(x[0]), "=l"(x[1]) : "r"(a)); }
 DEVICE int shared_get(u32 a) { int x; asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(a) : "memory"); return x; }
 // a word that a warp is told: its first thread reads it, whose arrival at a barrier then says that it may be written again
 DEVICE int shared_told(u32 a, int lane) {

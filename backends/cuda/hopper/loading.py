@@ -8,10 +8,13 @@ from dataclasses import replace
 
 from tilec.backends.cuda.hopper.computing import Computing
 from tilec.backends.cuda.hopper.dealing import Dealing
+from tilec.backends.cuda.hopper.expression import POSITION, Expression
+from tilec.backends.cuda.hopper.labels import RING, Label, labelled
 from tilec.backends.cuda.hopper.plan import Loader, announcing
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.structure import Tile
+from tilec.dataflow import names_in
 
 
 class Loading(Dealing):
@@ -36,6 +39,8 @@ class Loading(Dealing):
                 for t in loader.tiles:
                     if t.axis == self.s.stream:
                         out.add(f"Cursor<{self.schedule.stages}> {t.name}_next(1);")
+                if self.labels(loader):
+                    out.add(f"Cursor<{self.schedule.stages}> {RING}_next(1);")
                 if k == 0:
                     out.add("int tile = blockIdx.x;")
                 with out.block("for (int turn = 0;; turn++)"):
@@ -55,7 +60,7 @@ class Loading(Dealing):
 
     def together(self, loader: Loader) -> bool:
         """Whether all threads of a loading warp do the same, and not one alone."""
-        return self.s.together or loader.computes
+        return self.plan.together or loader.computes
 
     def mine(self, loader: Loader) -> str:
         """The test whether a thread is one of a loader's."""
@@ -69,6 +74,7 @@ class Loading(Dealing):
         queries = [t for t in loader.tiles if t.axis == self.s.row]
         streamed = [t for t in loader.tiles if t.axis == self.s.stream]
         roots = {x for t in loader.tiles for x in t.scalars}
+        roots |= {x for label in self.labels(loader) for x in names_in(label.index)}
         if streamed and self.s.chosen:
             roots |= self.bound_roots() | self.test_roots()
         self.scalars(roots)
@@ -119,7 +125,7 @@ class Loading(Dealing):
             out.add("#pragma unroll 1")
             with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
                 out.add(f"const int window = {self.s.at(k, 'n')};")
-                self.windows_in(loader, streamed, False)
+                self.windows_in(loader, streamed, k)
 
     def load_chosen(self, loader: Loader, streamed: list[Tile]) -> None:
         """The windows that count. One is brought when it is known whether it is the last."""
@@ -127,18 +133,19 @@ class Loading(Dealing):
         out.add("int held = -1;")
         with out.block("const auto send = [&](u32 last)", "};"):
             out.add(f"const int window = held >> {self.bits};")
-            self.windows_in(loader, streamed, True)
+            self.windows_in(loader, streamed)
         for k in s.order:
             self.tested(k)
         nothing = "// nothing counts, which the block sees"
         out.add(f"if (held < 0) held = {len(s.blocks) - 1};   {nothing}")
         out.add("send(1);")
 
-    def windows_in(self, loader: Loader, streamed: list[Tile], told: bool) -> None:
-        """A window of each ring into its next stage. `told`: with word of which window it is, and its block."""
+    def windows_in(self, loader: Loader, streamed: list[Tile], block: int | None = None) -> None:
+        """A window of each ring into its next stage. `block`: which one takes it; if None, word is sent of that and of
+        which window it is."""
         out = self.out
         for t in streamed:
-            heard = told and t.name == announcing(self.s).ring
+            heard = block is None and t.name == announcing(self.s).ring
             with out.block("if (lane == 0)" if self.together(loader) and not t.computed else ""):
                 cursor = f"{t.name}_next"
                 full = self.barrier(t.name + "_full", cursor + ".stage")
@@ -148,8 +155,9 @@ class Loading(Dealing):
                 )
                 if heard:
                     lone = "if (lane == 0) " if t.computed else ""
-                    block = f"(held & {(1 << self.bits) - 1})"
-                    word = f"(u32)window << {self.bits + 1} | last << {self.bits} | {block}"
+                    word = (
+                        f"(u32)window << {self.bits + 1} | last << {self.bits} | {self.held_block}"
+                    )
                     out.add(f"{lone}shared_put({self.word(cursor)}, (int)({word}));")
                 if t.computed:
                     Computing(self.scope, t, loader.warps).write(to, "window")
@@ -159,6 +167,49 @@ class Loading(Dealing):
                     out.add(f"expect({full}, {t.bytes});")
                     self.copy(t, to, full, "window", t.rows)
             out.add(f"{t.name}_next.step();")
+        if self.labels(loader):
+            self.labels_in(loader, block)
+
+    @property
+    def held_block(self) -> str:
+        """The block of the window that is sent next."""
+        return f"(held & {(1 << self.bits) - 1})"
+
+    def labels(self, loader: Loader) -> tuple[Label, ...]:
+        """The labels that a loader brings: they come with the keys."""
+        first = announcing(self.s).ring
+        return self.plan.labels if any(t.name == first for t in loader.tiles) else ()
+
+    def labels_in(self, loader: Loader, block: int | None) -> None:
+        """The labels of a window into their next stage, where its block reads some."""
+        out, readers = self.out, sorted(labelled(self.s))
+        if block is not None and block not in readers:
+            return
+        test = " || ".join(f"{self.held_block} == {k}" for k in readers)
+        every = block is not None or len(readers) == len(self.s.blocks)
+        with out.block("" if every else f"if ({test})"):
+            count, saved = -(-self.s.columns // 32), dict(self.scope.values)
+            spot = Expression("(window + lane + 32 * m)", "int", POSITION)
+            each = f"for (int m = 0; m < {count}; m++)"
+            names: list[str] = []
+            for x in self.labels(loader):
+                at = [spot if y == self.s.stream else self.scope.operand(y, None) for y in x.index]
+                names.append(self.names.fresh(f"{self.names.of(x.tensor)}_labels"))
+                out.add(f"{x.ctype} {names[-1]}[{count}];{self.scope.comment(x.load)}")
+                out.add("#pragma unroll")
+                out.add(f"{each} {names[-1]}[m] = {self.scope.load(x.load, at).text};")
+            self.scope.values = saved
+            cursor = f"{RING}_next"
+            free, full = (self.barrier(f"{RING}_{w}", f"{cursor}.stage") for w in ("free", "full"))
+            out.add(f"wait({free}, {cursor}.parity);")
+            inside = "" if self.s.columns % 32 == 0 else f"if (lane + 32 * m < {self.s.columns}) "
+            for x, name in zip(self.labels(loader), names, strict=True):
+                place = f"{self.labels_at(cursor)} + {x.offset} + {x.bytes} * (lane + 32 * m)"
+                out.add("#pragma unroll")
+                out.add(f"{each} {inside}shared_put({place}, {name}[m]);")
+            out.add("__syncwarp();")
+            out.add(f"if (lane == 0) arrive({full});")
+            out.add(f"{cursor}.step();")
 
     def tested(self, k: int) -> None:
         """The windows of a loop: each thread of the warp tests one of 32, then those that count are sent in order."""

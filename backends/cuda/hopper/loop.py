@@ -58,6 +58,7 @@ class FragmentLoop:
         self.words = Words(self)
         self.logarithms: dict[str, str] = {}
         self.mark = 0, 0
+        self.inside: tuple[int, int] | None = None
 
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
@@ -87,6 +88,7 @@ class FragmentLoop:
                 out.add("IN_ORDER;")
             for name in packed.values():
                 out.add(f"float {name}[{width}];")
+            self.inside = len(out.lines), out.depth
             with out.block("EACH"):
                 out.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
                 for root in self.roots:
@@ -121,7 +123,7 @@ class FragmentLoop:
         part = self.names.fresh("guess")
         out.add(f"float {part}[{2 * self.held}];")
         out.add("const int c = 0;")
-        self.mark = len(out.lines), out.depth
+        self.mark = self.inside = len(out.lines), out.depth
         self.words.whole = False
         with out.block("EACH"):
             out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
@@ -239,10 +241,15 @@ class FragmentLoop:
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if op.fn == "select":
-                    args[0] = self.counts(x, op, args[0])
-                e = pointwise(op.fn, args, op.result.type.dtype)
+                    e = self.selected(x, op, args)
+                else:
+                    e = pointwise(op.fn, args, op.result.type.dtype)
             case Cast():
                 e = cast(self.value(op.x), op.to)
+            case Load() if (op.tensor, op.index) in self.scope.labels:
+                e = self.label(op)
+                self.locals[x] = e
+                return e
             case Load():
                 index = [self.value(y) for y in op.index]
                 e = self.scope.load(op, index, self.place(op, index))
@@ -263,8 +270,20 @@ class FragmentLoop:
         self.locals[x] = Expression(name, e.kind, e.bits, product=e.product, line=e.line)
         return self.locals[x]
 
-    def counts(self, x: str, op: Map, condition: Expression) -> Expression:
-        """The condition of a masked value; where that is a stretch of columns, a bit for each of them is made before
+    def selected(self, x: str, op: Map, args: list[Expression]) -> Expression:
+        """A selection; where its condition is a stretch of columns and others, of one value by each: the compiler then
+        has predicates for both, and computes no bool."""
+        conditions = self.counts(x, op, args[0])
+        dtype, (taken, otherwise) = op.result.type.dtype, args[1:]
+        if len(conditions) > 1 and op.args[2] != -math.inf:
+            both = " && ".join(c.text for c in conditions)
+            conditions = [Expression(f"({both})", "bool")]
+        for c in conditions:
+            taken = pointwise("select", [c, taken, otherwise], dtype)
+        return taken
+
+    def counts(self, x: str, op: Map, condition: Expression) -> list[Expression]:
+        """The conditions of a masked value; where there is a stretch of columns, a bit for each of them is made before
         the loop."""
         span = condition.span
         kept = op.args[2] == -math.inf
@@ -272,10 +291,10 @@ class FragmentLoop:
             rest = Span(high=("rest - 1",))
             span = (span or Span(others=(condition.text,))).both(rest)
         elif x in self.block.cut:
-            return Expression(f"({condition.text} || {COLUMN} >= rest)", "bool")
+            return [Expression(f"({condition.text} || {COLUMN} >= rest)", "bool")]
         if span is None or not span.some or not self.words.hoists(span):
-            return condition
-        return Expression(self.words.of(span), "bool")
+            return [condition]
+        return [Expression(text, "bool") for text in (self.words.bit(span), *span.others)]
 
     def is_whole_power(self, x: Operand, n: Operand) -> bool:
         """Whether a power has a base that is the same along a row and a whole exponent, and may have an error of its own."""
@@ -409,11 +428,28 @@ class FragmentLoop:
             self.before(f"const {element}* const {pointer} = {name} + ({base});")
         return f"{pointer}{'[r]' if rows else ''}[{COLUMN} * ({' + '.join(steps)})]"
 
+    def label(self, op: Load) -> Expression:
+        """A label of an element's column; the two of a thread's columns are read together."""
+        label, place = self.scope.labels[op.tensor, op.index]
+        pair = self.names.fresh(f"{self.names.of(op.result.name)}_two")
+        at, depth = self.inside or (len(self.out.lines), self.out.depth)
+        for line in (
+            f"{label.ctype} {pair}[2];{self.scope.comment(op)}",
+            f"shared_two({place} + {8 * label.bytes} * c, {pair});",
+        ):
+            self.out.lines.insert(at, "  " * depth + line)
+            at += 1
+        if self.inside is not None:
+            self.inside = at, depth
+        return label.element(f"{pair}[x & 1]")
+
     def before(self, line: str) -> None:
         """A line before the loop."""
         at, depth = self.mark
         self.out.lines.insert(at, line if line.startswith("#") else "  " * depth + line)
         self.mark = at + 1, depth
+        if self.inside is not None:
+            self.inside = self.inside[0] + 1, self.inside[1]
 
     def insert(self, lines: Lines) -> None:
         """Lines before the loop."""

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
+from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
 from tilec.backends.cuda.hopper.structure import Block, Refused, Structure, Tile
 from tilec.ir import If, Map, Op, Yield
@@ -187,17 +188,26 @@ class Loader:
 
 @dataclass(frozen=True)
 class Plan:
-    """A grid on its way to CUDA. `steps` are those of a tile; `begin` is before the first one. `chained`: see above."""
+    """A grid on its way to CUDA. `steps` are those of a tile; `begin` is before the first one. `chained`: see above.
+
+    `labels`: those that the loading warps bring, where there is room for them.
+    """
 
     structure: Structure
     schedule: Schedule
     chained: bool
+    labels: tuple[Label, ...]
     rooms: dict[str, Room]
     barriers: dict[str, tuple[int, int, int]]
     shared: int
     begin: tuple[Step, ...]
     steps: tuple[Step, ...]
     loaders: tuple[Loader, ...]
+
+    @property
+    def together(self) -> bool:
+        """Whether a loading warp needs all its threads."""
+        return self.structure.together or bool(self.labels)
 
     @property
     def fragments(self) -> int:
@@ -236,11 +246,14 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         )
     most = schedule.shared
     chained = schedule.chain and _memory(s, schedule, True)[2] <= most
-    rooms, barriers, shared = _memory(s, schedule, chained)
+    brought = labels(s)
+    if brought and _memory(s, schedule, chained, brought)[2] > most:
+        brought = ()
+    rooms, barriers, shared = _memory(s, schedule, chained, brought)
     if shared > most:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {most:,}")
-    begin, steps = _steps(s, schedule, chained)
-    return Plan(s, schedule, chained, rooms, barriers, shared, begin, steps, _loaders(s))
+    begin, steps = _steps(s, schedule, chained, labelled(s) if brought else frozenset())
+    return Plan(s, schedule, chained, brought, rooms, barriers, shared, begin, steps, _loaders(s))
 
 
 def memory_bytes(s: Structure, schedule: Schedule) -> int:
@@ -254,7 +267,7 @@ RESERVE = 24
 
 
 def _memory(
-    s: Structure, schedule: Schedule, chained: bool
+    s: Structure, schedule: Schedule, chained: bool, brought: tuple[Label, ...] = ()
 ) -> tuple[dict[str, Room], dict[str, tuple[int, int, int]], int]:
     rooms: dict[str, Room] = {}
     at = 0
@@ -286,6 +299,10 @@ def _memory(
     for t in s.rings:
         barrier(f"{t.name}_full", crew.get(t.name, 1), schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)
+    if brought:
+        barrier(f"{RING}_full", 1, schedule.stages)
+        barrier(f"{RING}_free", 4 * groups, schedule.stages)
+        room(RING, sum(x.bytes for x in brought) * s.columns, schedule.stages)
     if s.chosen:
         room("word", 4, schedule.stages)
     at = -(-at // 8) * 8
@@ -319,7 +336,7 @@ def _loaders(s: Structure) -> tuple[Loader, ...]:
 
 
 def _steps(
-    s: Structure, schedule: Schedule, chained: bool
+    s: Structure, schedule: Schedule, chained: bool, with_labels: frozenset[int]
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """What is done before the first tile, and for each tile."""
     block = s.blocks[0]
@@ -334,6 +351,7 @@ def _steps(
     pass_on: list[Step] = [Turn(False)] if schedule.turns else []
     if s.chosen:
         heads = heads[1:]  # the one that is heard of
+    acquire, release = (Acquire(RING),), (Release(RING),)
     windows = tuple(
         (
             *heads,
@@ -344,10 +362,12 @@ def _steps(
             *pass_on,
             Settle(1, ("heads",)),
             *free_heads,
+            *(acquire if k in with_labels else ()),
             Compute(k, "before"),
             Settle(0, ("tails",)),
             *free_tails,
             Compute(k, "after"),
+            *(release if k in with_labels else ()),
         )
         for k in range(len(s.blocks))
     )
@@ -359,7 +379,10 @@ def _steps(
         rest = tuple(Loop(k, windows[k]) for k in s.order)
     began = (Query(True), *heads, Issue("heads"))
     settled = (Settle(0, ("heads",)), *free_heads)
-    first = tuple((Compute(k, "all", True),) for k in range(len(s.blocks)))
+    first = tuple(
+        (*acquire, compute, *release) if k in with_labels else (compute,)
+        for k, compute in enumerate(Compute(k, "all", True) for k in range(len(s.blocks)))
+    )
     if chained:
         more = More((Query(True), *heads))
         issue = (*values, more, *turn, Issue("tails"), Issue("heads"), *pass_on)

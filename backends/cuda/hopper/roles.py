@@ -6,9 +6,8 @@ from typing import Literal, Protocol
 
 from tilec.backends.cuda.hopper.analysis import Registers
 from tilec.backends.cuda.hopper.expression import ELEMENT, POSITION, Expression
-from tilec.backends.cuda.hopper.plan import (
-    Plan,
-)
+from tilec.backends.cuda.hopper.labels import RING
+from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.source import Parameter
 from tilec.backends.cuda.hopper.structure import Block, Structure
@@ -189,6 +188,11 @@ class Roles(Places):
         if not self.plan.chained:
             return group, "(turn & 1)"
         return f"((turn & 1) * {self.schedule.warpgroups} + {group})", "((turn >> 1) & 1)"
+
+    def labels_at(self, cursor: str) -> str:
+        """Where a stage of labels is."""
+        room = self.plan.rooms[RING]
+        return f"shared + {room.offset} + {room.bytes} * {cursor}.stage"
 
     def word(self, cursor: str) -> str:
         """Where the word of a stage is."""

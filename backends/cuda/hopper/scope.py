@@ -12,6 +12,7 @@ from tilec.backends.cuda.hopper.expression import (
     loaded,
     pointwise,
 )
+from tilec.backends.cuda.hopper.labels import Label
 from tilec.backends.cuda.hopper.structure import Refused, Structure
 from tilec.backends.cuda.hopper.text import Lines, Names
 from tilec.dtypes import DType
@@ -55,6 +56,7 @@ class Scope:
         self.values: dict[str, Expression] = {}
         self.used_pointers: dict[str, None] = {}
         self.paired: dict[str, tuple[int, int]] = {}
+        self.labels: dict[object, tuple[Label, str]] = {}  # where this thread's labels are
         self.whole = False  # whether all positions of the present window are on the axis
         self.types: dict[str, Type] = {n: v.type for n, v in self.kernel.values.items()}
         for d in self.kernel.dims:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Span:
     """A condition as the columns from each of `low` up to each of `high` that are in one of each of `unions`, and in all
-    `words` of bits; where `others` hold, too. Only `others` change along a row. A word that differs from row to row is called
-    `name[r]`."""
+    `words` of bits; where `others` hold, too. Only `others` change along a row. A word that differs from row to row is
+    called `name[r]`."""
 
     low: tuple[str, ...] = ()
     high: tuple[str, ...] = ()

@@ -38,10 +38,9 @@ class Words:
 
     # ---- the bit of an element
 
-    def of(self, span: Span) -> str:
+    def bit(self, span: Span) -> str:
         """The test of an element's bit."""
-        bit = f"{self.word(span)} & (1u << (2 * c + (x & 1) & 31))"
-        return f"({' && '.join((f'({bit})', *span.others))})"
+        return f"({self.word(span)} & (1u << (2 * c + (x & 1) & 31)))"
 
     def hoists(self, span: Span) -> bool:
         """Whether a mask can be computed before the loop."""
@@ -100,7 +99,7 @@ class Words:
 
     def expression(self, name: str) -> Expression:
         span = Span(words=(name,))
-        return Expression(self.of(span), "bool", span=span)
+        return Expression(f"({self.bit(span)} != 0)", "bool", span=span)
 
     def by_threads(self, x: str) -> str:
         """A word of columns, of which each of the eight threads that have the same ones tests some."""

@@ -63,7 +63,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
         def __init__(self, library: Any, name: str) -> None:
             self.entry, self.name = getattr(library, f"run_{name}"), name
 
-        def __call__(self, blocks: int, table: int, stream: int) -> None:
+        def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
             place = ctypes.c_void_p.from_address(table).value or 0
             machine.launches.append((self.name, blocks))
             if stream in machine.capturing:
@@ -72,7 +72,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
             else:
                 self.entry(ctypes.c_void_p(place), ctypes.c_int64(blocks), 0, 1)
 
-    def load(image: bytes, functions: Any, note: str) -> list[Any]:
+    def load(image: bytes, functions: Any, note: str, in_turn: bool) -> list[Any]:
         names = [f[0] for f in functions]
         library = host.build(image.decode(), names)
         return [Kernel(library, n) for n in names]

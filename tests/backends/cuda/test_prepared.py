@@ -168,3 +168,35 @@ def test_failures_name_kernels_and_schedules(monkeypatch, status, text):
     launch.Kernel(Function, "one", 64, 0)(1, 0, 0)
     with pytest.raises(ResourceError, match=text):
         launch.Kernel(Function, "two", 128, 1024, "schedule x=2")(3, 0, 0)
+
+
+def test_a_kernel_that_waits_may_begin_before_the_one_before_it_is_done(monkeypatch):
+    class Function:
+        ptr = 5
+
+    begun: list[tuple[str, int]] = []
+    monkeypatch.setattr(launch, "_start", lambda: lambda *a: begun.append(("after", a[1])))
+    monkeypatch.setattr(launch, "_start_early", lambda f, s, t: begun.append(("early", s.gridDimX)))
+    one, old = (
+        launch.Kernel(Function, "one", 64, 0, in_turn=True),
+        launch.Kernel(Function, "old", 64, 0),
+    )
+    for kernel, blocks, follows in ((one, 2, False), (one, 3, True), (old, 4, True)):
+        kernel(blocks, 0, 0, follows)
+    assert begun == [("after", 2), ("early", 3), ("after", 4)]
+
+
+def test_what_the_driver_refuses_is_said(monkeypatch):
+    class Driver:
+        @staticmethod
+        def cuLaunchKernelEx(*_):
+            return (701,)
+
+    class Function:
+        ptr = 5
+
+    settings = launch._early(1, 32, 0, 0)
+    monkeypatch.setattr(launch, "_early", lambda *_: settings)
+    monkeypatch.setattr(launch.importlib, "import_module", lambda name: Driver)
+    with pytest.raises(ResourceError, match="the launch of one failed"):
+        launch.Kernel(Function, "one", 32, 0, in_turn=True)(1, 0, 0, True)

@@ -38,7 +38,12 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             run = emulator.build(source).launch
 
             def start(
-                blocks: int, table: int, stream: int, run: Any = run, name: str = source.name
+                blocks: int,
+                table: int,
+                stream: int,
+                follows: bool,
+                run: Any = run,
+                name: str = source.name,
             ) -> None:
                 names.append(f"{code.emitter} {name}")
                 assert not run(ctypes.c_void_p(table), blocks, ctypes.c_uint64(1))
@@ -47,11 +52,16 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         for unit in code.units:
             general = {f.name: n for n, f in code.functions.items() if f.name in unit.names}
             if general:
-                made = load(unit.text.encode(), [(x, 0, 0) for x in unit.names], "")
+                made = load(unit.text.encode(), [(x, 0, 0) for x in unit.names], "", False)
                 for name, k in zip(unit.names, made, strict=True):
 
                     def begin(
-                        blocks: int, table: int, stream: int, k: Any = k, name: str = name
+                        blocks: int,
+                        table: int,
+                        stream: int,
+                        follows: bool,
+                        k: Any = k,
+                        name: str = name,
                     ) -> None:
                         names.append(f"simt {name}")
                         k(blocks, table, stream)

@@ -63,6 +63,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
   const int lane = threadIdx.x & 31, warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
   const u32 corner = (lane & 15) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);   // in 16 rows, for `matrices`
   const u32 turned = ((lane & 7) + (lane >> 4) * 8) * 128 + (((lane >> 3 & 1) ^ (lane & 7)) << 4);
+  in_turn();
   const int row_tiles = (M + 127) / 128;
   const int heads = (B) * (H);
   const int tile = blockIdx.x;
@@ -166,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
           ROWS counting_[r] = columns_to(t_4[r] - stream_lane);
           EACH {
             const int r = x >> 1, column = x & 1;
-            const float t_12_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? few_[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? few_[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
             const float t_12_in = column < rest ? (t_12_x * 0.18033688f) : NEG_INF;
             guess[x] = t_12_in;
           }
@@ -188,7 +189,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
           float t_36_four[8];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_12_x_ = (((counting__[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_1[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_x_ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
             const float t_24_x = fmaf(t_12_x_, 0.18033688f, -(r_1[r]));  // sub(t_12, r_1)   examples/causal.tile:4
             const float t_36_x = exp2_(t_24_x);  // exp2(t_24)   examples/causal.tile:4
             t_36_four[x] = t_36_x;
@@ -218,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
           for (int c = 0; c < 8; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_12_x__ = (((counting___[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_1[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+              const float t_12_x__ = ((counting___[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
               t_part[r] = fmaxf(t_part[r], t_12_x__);
               t_1[8 * c + x] = t_12_x__;
             }

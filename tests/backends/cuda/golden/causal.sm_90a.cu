@@ -58,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     barriers_ready();
   }
   __syncthreads();
+  in_turn();
   const int row_tiles = (M + 127) / 128;
   const int heads = (B) * (H);
   const int tiles = row_tiles * heads;
@@ -244,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
           ROWS counting_[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
           EACH {
             const int r = x >> 1, column = x & 1;
-            const float t_12_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
             guess[x] = (t_12_x * 0.18033688f);
           }
           ROWS m[r] = quad_max(fmaxf(guess[2 * r], guess[2 * r + 1]));
@@ -257,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_12_x_ = (((counting__[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_x_ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
             t_1[4 * c + x] = t_12_x_;
           }
         }
@@ -425,7 +426,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_12_x__ = (((counting___[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_x__ = ((counting___[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
             t_1[4 * c + x] = t_12_x__;
           }
         }

@@ -61,6 +61,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) naive_0(
   const int lane = threadIdx.x & 31, warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
   const u32 corner = (lane & 15) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);   // in 16 rows, for `matrices`
   const u32 turned = ((lane & 7) + (lane >> 4) * 8) * 128 + (((lane >> 3 & 1) ^ (lane & 7)) << 4);
+  in_turn();
   const int row_tiles = (M + 127) / 128;
   const int heads = (B) * (H);
   const int tile = blockIdx.x;

@@ -55,6 +55,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     barriers_ready();
   }
   __syncthreads();
+  in_turn();
   const int row_tiles = (M + 255) / 256;
   const int heads = (B) * (H);
   const int tiles = row_tiles * heads;

@@ -68,6 +68,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
   const int lane = threadIdx.x & 31, warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
   const u32 corner = (lane & 15) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);   // in 16 rows, for `matrices`
   const u32 turned = ((lane & 7) + (lane >> 4) * 8) * 128 + (((lane >> 3 & 1) ^ (lane & 7)) << 4);
+  in_turn();
   const int row_tiles = (8 + 3) / 4;
   const int heads = (B) * (M);
   const int tile = blockIdx.x;
@@ -367,7 +368,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
             ROWS counting_[r] = columns_to(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane));
             EACH {
               const int r = x >> 1, column = x & 1;
-              const float t_15_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? few__[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+              const float t_15_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? few__[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
               const float t_15_in = column < rest ? (t_15_x * 0.18033688f) : NEG_INF;
               guess_[x] = t_15_in;
             }
@@ -386,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
             float t_31_four[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
-              const float t_15_x_ = (((counting__[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+              const float t_15_x_ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
               const float t_30_x = fmaf(t_15_x_, 0.18033688f, -(r_1[r]));  // sub(t_15, r_1)   examples/paged.tile:5
               const float t_31_x = exp2_(t_30_x);  // exp2(t_30)   examples/paged.tile:5
               t_31_four[x] = t_31_x;
@@ -411,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
             for (int c = 0; c < 8; c++) {
               EACH {
                 const int r = x >> 1, column = 8 * c + (x & 1);
-                const float t_15_x__ = (((counting___[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+                const float t_15_x__ = ((counting___[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
                 t_4_part[x] = fmaxf(t_4_part[x], t_15_x__);
                 t_5[4 * c + x] = t_15_x__;
               }

@@ -74,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     barriers_ready();
   }
   __syncthreads();
+  in_turn();
   const int row_tiles = (8 + 3) / 4;
   const int heads = (B) * (M);
   const int tiles = row_tiles * heads;
@@ -547,7 +548,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
           EACH {
             const int r = x >> 1, column = x & 1;
-            const float t_15_x = (((counting_[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            const float t_15_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
             guess_[x] = (t_15_x * 0.18033688f);
           }
           ROWS m[r] = quad_max(fmaxf(guess_[2 * r], guess_[2 * r + 1]));
@@ -560,7 +561,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_15_x_ = (((counting__[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            const float t_15_x_ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
             t_5[4 * c + x] = t_15_x_;
           }
         }
@@ -737,7 +738,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_15_x__ = (((counting___[r] & (1u << (2 * c + (x & 1) & 31)))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            const float t_15_x__ = ((counting___[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
             t_5[4 * c + x] = t_15_x__;
           }
         }

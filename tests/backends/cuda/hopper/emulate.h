@@ -113,7 +113,6 @@ inline u32 __ballot_sync(u32, bool x) {
   for (u64 v : meet(my_warp(), 32, threadIdx.x % 32, x, "ballot")) out |= (u32)(v & 1) << lane++;
   return out;
 }
-inline void __syncwarp() { meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp"); }
 inline int __ffs(u32 x) { return __builtin_ffs((int)x); }
 inline int __clz(u32 x) { return x ? __builtin_clz(x) : 32; }
 inline void __syncthreads() { meet(block_meet, (int)fibers.size(), threadIdx.x, 0, "syncthreads"); }
@@ -123,21 +122,35 @@ inline u32 atomicAdd(u32* p, u32 n) { const u32 old = *p; *p += n; return old; }
 
 inline u32 shared_address(const void*) { return 0; }
 inline void barrier_init(u32 b, u32 count) { barriers[b] = Barrier{(int)count, (int)count, 0, 0}; }
+inline void in_turn() {}
 inline void barriers_ready() {}
 inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
 inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
 inline Barrier& at(u32 b) { if (!barriers.count(b)) fail("no barrier there"); return barriers[b]; }
-// The words that warps are told. Who has read one may be about to until it arrives at a barrier itself: that another thread of
-// its warp does so later says nothing.
-inline std::map<u32, std::set<int>> readers;
+// Words in shared memory. Who has read one may still be about to until it arrives at a barrier itself, or another thread of its
+// warp does so after a __syncwarp: without that, the arrival of one thread says nothing of the others.
+inline std::map<u32, std::map<int, bool>> readers;   // by word and thread: whether its warp has met since
 inline const char* race = nullptr;
-inline void has_read() { for (auto& r : readers) r.second.erase(threadIdx.x); }
-inline void shared_put(u32 a, int x) {
-  if (!readers[a].empty()) race = "a word is written that a thread may still be reading";
-  memcpy(arena + a, &x, 4);
+inline void is_read(u32 a) { readers[a][threadIdx.x] = false; }
+inline void has_read() {
+  for (auto& r : readers)
+    for (auto x = r.second.begin(); x != r.second.end();)
+      x = x->first == threadIdx.x || (x->second && x->first / 32 == threadIdx.x / 32) ? r.second.erase(x) : std::next(x);
 }
-inline int shared_get(u32 a) { int x; readers[a].insert(threadIdx.x); memcpy(&x, arena + a, 4); return x; }
+inline void __syncwarp() {
+  for (auto& r : readers) if (r.second.count(threadIdx.x)) r.second[threadIdx.x] = true;
+  meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp");
+}
+template<class T> inline void shared_put(u32 a, T x) {
+  if (!readers[a].empty()) race = "a word is written that a thread may still be reading";
+  memcpy(arena + a, &x, sizeof x);
+}
+inline int shared_get(u32 a) { int x; is_read(a); memcpy(&x, arena + a, 4); return x; }
 inline int shared_told(u32 a, int lane) { return __shfl_sync(FULL, lane ? 0 : shared_get(a), 0); }
+template<class T> inline void shared_two(u32 a, T (&x)[2]) {
+  is_read(a); is_read(a + sizeof(T));
+  memcpy(x, arena + a, sizeof x);
+}
 inline void arrive(u32 b) { has_read(); Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
 inline void expect(u32 b, u32 bytes) { has_read(); Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
 inline void wait(u32 b, u32 parity) { Barrier& x = at(b); until("wait", [&] { return (x.phase & 1) != (parity & 1); }); }

@@ -313,6 +313,52 @@ BROKEN: dict[str, Callable[[Any], bool]] = {
     "weights are overwritten while they are read": lambda s: s == plans.Settle(0, ("tails",)),
     "rows are read before they are there": lambda s: s == plans.Query(True),
 }
+LABELS = {
+    "documents": ("doc: i32[B, N]", "s if doc[b, i] == doc[b, j] else -inf"),
+    "long numbers": ("doc: i64[B, N]", "s if doc[b, i] == doc[b, j] and j <= i else -inf"),
+    "padding": ("there: bool[B, N]", "s if there[b, j] else -inf"),
+    "a bias and a mask": ("bias: f32[N], there: u8[N]", "s + bias[j] if there[j] > 1 else -inf"),
+    "a short bias": ("bias: bf16[H, N]", "s + bias[h, j]"),
+}
+
+
+def labelled(name: str, n: int) -> tuple[tilec.Kernel, dict[str, Any]]:
+    """A program that reads labels, and its arguments."""
+    more, score = LABELS[name]
+    kernel = tilec.compile(f"""
+kernel labels(Q[B, H, N, D], K[B, H, N, D], V[B, H, N, E], {more}) -> O[b, h, i, e]:
+    s = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(D)
+    O = sum[j](softmax[j]({score}) * V[b, h, j, e])
+""")
+    arrays = kernel.sample(3, dtype="f16", B=2, H=2, N=n, D=16, E=16)
+    rng = np.random.default_rng(5)
+    if "doc" in arrays:
+        marks = np.sort(rng.integers(0, 4, arrays["doc"].shape), -1)
+        arrays["doc"] = (marks << (33 if name == "long numbers" else 0)).astype(arrays["doc"].dtype)
+    if "there" in arrays:
+        arrays["there"] = rng.integers(0, 3, arrays["there"].shape).astype(arrays["there"].dtype)
+    return kernel, arrays
+
+
+@pytest.mark.parametrize(("columns", "n"), [(16, 100), (48, 150), (64, 129)])
+@pytest.mark.parametrize("name", LABELS)
+def test_labels(name: str, columns: int, n: int) -> None:
+    kernel, arrays = labelled(name, n)
+    sizes = {"B": 2, "H": 2, "N": n, "D": 16, "E": 16}
+    _, sources = running.tiles(kernel, "f16", sizes, columns=columns)
+    assert any(s.plan.labels for s in sources.values())
+    got = running.run(kernel, arrays, "f16", sizes, columns=columns)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
+
+
+def test_labels_that_are_never_given_back_are_noticed() -> None:
+    kernel, arrays = labelled("a short bias", 200)
+    sizes = {"B": 2, "H": 2, "N": 200, "D": 16, "E": 16}
+    _, sources = running.tiles(kernel, "f16", sizes, columns=16)
+    unwanted: Callable[[Any], bool] = lambda s: s == plans.Release("labels")  # noqa: E731
+    broken = dataclasses.replace(sources[0].plan, steps=without(unwanted, sources[0].plan.steps))
+    assert broken != sources[0].plan
+    noticed(broken, kernel, arrays, sizes, "f16")
 
 
 @pytest.mark.parametrize("mistake", BROKEN)
@@ -326,13 +372,21 @@ def test_mistakes_in_a_plan_are_noticed(mistake: str) -> None:
         plan, begin=without(mistaken, plan.begin), steps=without(mistaken, plan.steps)
     )
     assert broken != plan
-    memory = {**arrays, "O": np.zeros((1, 3, 65, 16), arrays["V"].dtype)}
+    noticed(broken, kernel, arrays, sizes, "bf16")
+
+
+def noticed(
+    broken: Any, kernel: tilec.Kernel, arrays: dict[str, Any], sizes: dict[str, int], dtype: str
+) -> None:
+    """Runs a plan that is wrong until it hangs or gives a wrong result."""
+    want = expected(kernel, arrays)[0]
+    memory = {**arrays, "O": np.zeros(want.shape, arrays["V"].dtype)}
     for seed in range(20):
         try:
             emulator.run(emit(broken), memory, sizes, processors=1, seed=seed + 1)
         except RuntimeError:  # it hangs
             return
-        if running.error(memory["O"], expected(kernel, arrays)[0]) > LIMIT["bf16"]:
+        if running.error(memory["O"], want) > LIMIT[dtype]:
             return
     pytest.fail("nothing was noticed")
 
