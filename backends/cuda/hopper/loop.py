@@ -456,6 +456,12 @@ class FragmentLoop:
         for line in lines.lines:
             self.before(line)
 
+    def apart(self, x: str, lines: Lines) -> str:
+        """A condition, computed in lines of its own, with a loop of its own."""
+        loop = FragmentLoop(self.block, [])
+        loop.out, loop.words.whole = lines, False
+        return loop.value(x).text
+
     def bare(self, x: str, y: Operand) -> Operand:
         """The operand `y` of a masked value `x`; without the factor that is applied later."""
         inner = self.block.defs.get(str(y))

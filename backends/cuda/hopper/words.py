@@ -10,23 +10,42 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from tilec.backends.cuda.hopper.analysis import Analysis
 from tilec.backends.cuda.hopper.expression import COLUMN, Expression
 from tilec.backends.cuda.hopper.span import Span, greatest, least
-from tilec.backends.cuda.hopper.text import Lines
-
-if TYPE_CHECKING:
-    from tilec.backends.cuda.hopper.loop import FragmentLoop
+from tilec.backends.cuda.hopper.text import Lines, Names
 
 BITS = 128
 """The columns of a tile whose bits fill a word: a thread has 32 of them."""
 
 
+class Loop(Protocol):
+    """The loop that masks are for. `held`: the rows of a thread; `declared`: what is known inside the loop only."""
+
+    block: Analysis
+    names: Names
+    held: int
+    declared: set[str]
+
+    def before(self, line: str) -> None:
+        """A line before the loop."""
+        ...
+
+    def insert(self, lines: Lines) -> None:
+        """Lines before the loop."""
+        ...
+
+    def apart(self, x: str, lines: Lines) -> str:
+        """A value, computed in lines of its own."""
+        ...
+
+
 class Words:
     """The masks of a loop over a fragment. `whole`: the loop has all columns, so that words pay."""
 
-    def __init__(self, loop: FragmentLoop) -> None:
+    def __init__(self, loop: Loop) -> None:
         self.loop, self.block = loop, loop.block
         self.whole = True
         self.made: dict[Span, str] = {}
@@ -104,20 +123,22 @@ class Words:
     def by_threads(self, x: str) -> str:
         """A word of columns, of which each of the eight threads that have the same ones tests some."""
         name = self.loop.names.fresh(self.loop.names.of(x) + "_bits")
-        blocks = self.block.structure.columns // 8
+        blocks, some = self.block.structure.columns // 8, self.count > 1
         each = 1 if blocks <= 8 else 2
         lines = Lines()
-        at = name if self.count == 1 else f"{name}[k]"
-        lines.add(f"u32 {name};" if self.count == 1 else f"u32 {name}[{self.count}];")
-        with lines.block("" if self.count == 1 else f"for (int k = 0; k < {self.count}; k++)"):
+        at = f"{name}[k]" if some else name
+        lines.add(f"u32 {name}[{self.count}];" if some else f"u32 {name};")
+        with lines.block(f"for (int k = 0; k < {self.count}; k++)" if some else ""):
             lines.add("u32 own = 0;")
             with lines.block(f"for (int x = 0; x < {2 * each}; x++)"):
-                lines.add(f"const int c = {each} * ((threadIdx.x & 31) >> 2) + (x >> 1);")
-                first = "8 * c" if self.count == 1 else f"{BITS} * k + 8 * c"
-                lines.add(f"const int {COLUMN} = {first} + (x & 1);")
-                lines.add(f"const u32 bit = {self.apart(x, lines)};")
-                inside = "" if 8 * each == blocks else f"if ({COLUMN} < {8 * blocks}) "
-                lines.add(f"{inside}own |= bit << 2 * c + (x & 1);")
+                block = (
+                    f"{each} * ((threadIdx.x & 31) >> 2) + (x >> 1){' + 16 * k' if some else ''}"
+                )
+                if 8 * each * self.count != blocks:  # some threads test the last ones, too
+                    block = f"least<int>({block}, {blocks - 1})"
+                lines.add(f"const int c = {block}, {COLUMN} = 8 * c + (x & 1);")
+                lines.add(f"const u32 bit = {self.loop.apart(x, lines)};")
+                lines.add("own |= bit << (2 * c + (x & 1) & 31);")
             lines.add(f"{at} = bits_together(own);")
         self.loop.insert(lines)
         return name
@@ -135,13 +156,7 @@ class Words:
             lines.add("#pragma unroll 1")
             with lines.block(f"for (int c = {16 * k}; c < {16 * k + most}; c++) EACH"):
                 lines.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
-                lines.add(f"const u32 bit = {self.apart(x, lines)};")
+                lines.add(f"const u32 bit = {self.loop.apart(x, lines)};")
                 lines.add(f"{at} |= bit << (2 * c + (x & 1) & 31);")
         self.loop.insert(lines)
         return f"{name}[r]"
-
-    def apart(self, x: str, lines: Lines) -> str:
-        """A condition, computed in lines of its own."""
-        loop = type(self.loop)(self.block, [])
-        loop.out, loop.words.whole = lines, False
-        return loop.value(x).text
