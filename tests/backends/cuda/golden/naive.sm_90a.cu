@@ -1,5 +1,5 @@
-// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true
-// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true
+// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true
+// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
   const int heads = (B) * (H);
   const int tiles = row_tiles * heads;
   if (group == 0) {
-    fewer_registers<24>();
+    fewer_registers<32>();
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
