@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -274,8 +275,9 @@ def generate(
 
 
 def compiled(code: Code) -> list[nvrtc.Compiled]:
-    """The cubin of each unit, from the cache on disk where it is there."""
-    return [_compiled(unit.text, code.arch) for unit in code.units]
+    """The cubin of each unit, from the cache on disk where it is there. Units are compiled at the same time."""
+    with ThreadPoolExecutor(len(code.units)) as pool:
+        return list(pool.map(lambda unit: _compiled(unit.text, code.arch), code.units))
 
 
 def _compiled(text: str, arch: str) -> nvrtc.Compiled:
