@@ -3,9 +3,12 @@
     python benchmarks/cost_rank.py [--rounds 7] [--threads 1]
     python benchmarks/cost_rank.py --target cuda [--cases causal:D=128,N=4096 …] [--budget 150] [--out ranks.jsonl]
     python benchmarks/cost_rank.py --measured ranks.jsonl
+    python benchmarks/cost_rank.py --beside benchmarks/results/h200-2026-11-29.jsonl
 
 On a GPU it times the whole space of schedules of the Hopper emitter for each case, by the tuner's own search (candidates
 compiled side by side, each timed in turn with the best so far), and writes a line of JSON per candidate.
+
+`--beside` holds predicted times of default schedules against those that `hopper_bench.py` measured.
 
 On the CPU it prints for each case the rank correlation (Spearman), what the model would pick, and how much slower that is
 than the best.
@@ -221,6 +224,34 @@ def predictor(text: str, dtype: Any, roof: Any) -> Callable[[dict[str, Any]], di
     return predict
 
 
+def beside(file: str) -> None:
+    """Predicted over measured times of the default schedules of plain attention."""
+    import json
+    import re
+
+    from tilec import ceilings
+
+    roof = ceilings.measured("cuda:sm_90a")
+    shapes: dict[str, tuple[str, float]] = {}
+    for line in Path(file).read_text(encoding="utf-8").splitlines():
+        row: dict[str, Any] = json.loads(line)
+        found = re.fullmatch(r"D(\d+) N(\d+) (full|causal) bf16", row["cell"])
+        if found and "ms" in row and row["table"] in ("peers", "heads"):
+            d, n, mask = found.groups()
+            name, e = ("naive" if mask == "full" else mask), 128 if d == "192" else d
+            case = f"{name}:D={d},E={e},N={n}"
+            shapes[case] = row["cell"], row["ms"]["tilec"] / 1e3
+    ratios = list[float]()
+    for case, (cell, took) in shapes.items():
+        said = predictor(case, "bf16", roof)({})["predicted"]
+        ratios.append(said / took)
+        print(
+            f"{cell:24} measured {took * 1e3:6.3f} ms, predicted {said * 1e3:6.3f} ms: {ratios[-1]:.2f}"
+        )
+    near = sum(abs(x - 1) <= 0.1 for x in ratios)
+    print(f"{near} of {len(ratios)} within 10 %, from {min(ratios):.2f} to {max(ratios):.2f}")
+
+
 def on_gpu(a: argparse.Namespace) -> None:
     """Runs the cases of a GPU."""
     import json
@@ -243,7 +274,11 @@ def main() -> None:
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     p.add_argument("--out", default=os.path.join(os.environ.get("OUT", "."), "ranks.jsonl"))
     p.add_argument("--measured", metavar="FILE")
+    p.add_argument("--beside", metavar="FILE")
     a = p.parse_args()
+    if a.beside:
+        beside(a.beside)
+        return
     if a.measured:
         again(a.measured)
         return

@@ -1,9 +1,9 @@
 """Searches schedules for common problems on this machine, and writes what beats the rule to the package.
 
-    python benchmarks/make_defaults.py [--target cuda] [--dtype bf16] [--budget 20] [--only causal]
+    python benchmarks/make_defaults.py [--target cuda] [--dtype bf16] [--budget 20] [--only causal:4096]
 
 An entry must be GAIN times as fast as the rule's schedule. What was searched is written down as evidence either way; earlier
-entries for this kind of machine are replaced.
+entries of the same problem on this kind of machine are replaced.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ def main() -> None:
     a = p.parse_args()
     own = kind(a.target)
     data = json.loads(FILE.read_text(encoding="utf-8"))
-    data["evidence"] = [e for e in data["evidence"] if e["target"] != own]
-    winners = [w for w in store.imported(FILE.read_text("utf-8"), FILE.name) if w.key.target != own]
+    winners = list(store.imported(FILE.read_text("utf-8"), FILE.name))
     about = {
         "target": own,
         "machine": machine(a.target),
@@ -83,14 +82,21 @@ def main() -> None:
         "command": shlex.join(["python", "benchmarks/make_defaults.py", *sys.argv[1:]]),
     }
     for name, sizes in CASES[a.target]:
-        if a.only not in name:
+        if a.only not in f"{name}:{sizes['N']}":
             continue
         board = search(name, sizes, a.target, a.dtype, a.budget)
-        data["evidence"].append(about | {"found": found(name, board)})
-        print(data["evidence"][-1]["found"], flush=True)
+        said, key = found(name, board), dataclasses.replace(board.key, target=own)
+        print(said, flush=True)
+        problem = said.partition("): ")[0]
+        kept = [
+            e
+            for e in data["evidence"]
+            if (e["target"], e["found"].partition("): ")[0]) != (own, problem)
+        ]
+        data["evidence"] = [*kept, about | {"found": said}]
+        winners = [w for w in winners if w.key.digest != key.digest]
         gain = 1 / board.best.relative
         if gain > GAIN:
-            key = dataclasses.replace(board.key, target=own)
             at = datetime.datetime.now().timestamp()
             winners.append(store.Winner(key, board.best.choice, board.time(board.best), gain, at))
     data["winners"] = json.loads(store.exported(winners))["winners"]

@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tilec.dataflow import definitions
 from tilec.dtypes import DType, kind
-from tilec.ir import Builder, Cast, Kernel, Map, Operand, Reduce, rebuild
+from tilec.ir import Builder, Cast, Kernel, Load, Map, Op, Operand, Reduce, operands, rebuild
 from tilec.lowering import lower_scalar
 from tilec.passes.absent import real
 from tilec.rewrite import Rewrite
@@ -68,7 +69,38 @@ def _terms(b: Rewrite, op: Reduce) -> tuple[str, str, str]:
 def _softmax(b: Rewrite, op: Reduce) -> str:
     name = b.begin(op)
     _, p, total = _terms(b, op)
+    if len(op.args) == 1 and not _only_weighs(b.kernel, op):
+        # a score of infinity makes the sum infinite, and by the definition all weights of the row NaN
+        total = b.map("add", total, b.map("sub", total, total), name="l")
     return b.map("div", p, total, name=name)
+
+
+def _only_weighs(kernel: Kernel, op: Reduce) -> bool:
+    """Whether all that is asked of the weights are sums of their products with data: one NaN among them is then enough."""
+    made = definitions(kernel.body)
+
+    def loaded(x: Operand) -> bool:
+        source = made.get(x) if isinstance(x, str) else None
+        return loaded(source.x) if isinstance(source, Cast) else isinstance(source, Load)
+
+    def uses(x: str) -> list[Op]:
+        return [use for use in kernel.body if x in operands(use)]
+
+    def weighs(use: Op) -> bool:
+        if not isinstance(use, Map) or use.fn != "mul":
+            return False
+        others = [x for x in use.args if x != op.result.name]
+        sums = uses(use.result.name)
+        return (
+            all(map(loaded, others))
+            and len(others) == 1
+            and all(
+                isinstance(s, Reduce) and s.fn == "sum" and set(op.over) <= set(s.over)
+                for s in sums
+            )
+        )
+
+    return all(map(weighs, uses(op.result.name)))
 
 
 def _logsumexp(b: Rewrite, op: Reduce) -> str:

@@ -109,7 +109,7 @@ class _Loop:
         self.op, self.tile, self.summaries = op, tile, place.summaries
         self.taken = place.summaries.taken
         self.known = {**place.known, **definitions(op.body)}
-        self.emit = Emitter(place.summaries.kernel, self.taken, place.tiles)
+        self.emit = Emitter(place.summaries.kernel, self.taken, place.tiles, place.summaries.wide)
         windows = {a for a, n in place.tiles.items() if n != 1}
         names = place.names - {v.name for v in op.args}
         self.intervals = Intervals(
@@ -123,6 +123,8 @@ class _Loop:
         if found is None:
             return None
         self.emit.kernel = self.summaries.kernel
+        if x in self.emit.wide:
+            self.emit.wide.update(v.name for v in found.buffers)
         a, b = (self.summarised(v, axis) for v in found.buffers)
         return a, b
 

@@ -156,9 +156,7 @@ def prepare(
     if on_gpu(target):
         from tilec.backends.cuda import target as cuda
 
-        cuda.compiled(
-            cuda.code_for(kernel, target, schedule, cuda.Online(*online) if online else None)
-        )
+        cuda.prepare(kernel, target, schedule, cuda.Online(*online) if online else None)
     elif target == "cpu":
         from tilec.backends.cpu.target import compile
 
@@ -177,13 +175,23 @@ def tile_steps(
 
 
 @dataclass(frozen=True)
+class Room:
+    """What a block takes on chip: registers of each thread that computes, at most, and bytes of shared memory."""
+
+    registers: int
+    shared: int
+
+
+@dataclass(frozen=True)
 class Draft:
     """What would run, before it is compiled: its tiles, what tells its code from another's, and its own cost model, where
-    the target has one: seconds from the kernel's budget, the sizes and scalars, and the ceilings."""
+    the target has one: seconds from the kernel's budget, the sizes and scalars, and the ceilings. `room`: what it takes on
+    chip, where that is known."""
 
     kernel: Kernel
     identity: object
     seconds: Callable[[Budget, Mapping[str, Number], Ceilings], float] | None = None
+    room: Room | None = None
 
 
 def draft(

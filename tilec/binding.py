@@ -13,6 +13,7 @@ from tilec.arrays import Array, describe
 from tilec.errors import ArgumentError
 from tilec.ir import Argument, Kernel, Tensor
 from tilec.scalar import Number, Scalar
+from tilec.wide import counted
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,14 @@ class Bound:
     extents: dict[str, int]
 
 
-FAR = 1 << 62
-"""Between whole numbers of this magnitude and the ends of 64 bits lie more positions than any axis has."""
+FAR = 1 << 31
+"""The product of two whole numbers of this magnitude fits 64 bits, with many positions added."""
 
 
-def far(scalars: Mapping[str, Number]) -> bool:
-    """Whether a sum of some scalar and a few positions may not fit 64 bits."""
-    return any(isinstance(x, int) and abs(x) > FAR for x in scalars.values())
+def far(kernel: Kernel, scalars: Mapping[str, Number]) -> bool:
+    """Whether a bound that some scalar is part of may not fit 64 bits. A seed is part of none."""
+    large = [n for n, x in scalars.items() if isinstance(x, int) and abs(x) > FAR]
+    return bool(large) and not counted(kernel).isdisjoint(large)
 
 
 def by_name(

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Literal
 
 from tilec import scalar
 from tilec.ir import Builder, Kernel, Op, Operand
 from tilec.scalar import Scalar
+from tilec.wide import reached, saturated
 
 
 class Emitter(Builder):
-    """A builder that folds literals and makes nothing twice."""
+    """A builder that folds literals and makes nothing twice.
 
-    def __init__(self, kernel: Kernel, taken: set[str], tiles: Mapping[str, int | None]) -> None:
+    `wide`: the integers, and tensors of them, whose sums might not fit 64 bits; what is made of them joins them.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        taken: set[str],
+        tiles: Mapping[str, int | None],
+        wide: Iterable[str] = (),
+    ) -> None:
         super().__init__(kernel, taken)
+        self.wide = set(wide)
         self.tiles = dict(tiles)
         self.made: dict[Hashable, Operand] = {}
         self.own: set[str] = set()
@@ -22,10 +33,17 @@ class Emitter(Builder):
     def add(self, op: Op) -> str:
         """Appends an op; `own` tells which names were made here."""
         self.own.update(v.name for v in op.results)
+        self.wide.update(reached(op, self.wide))
         return super().add(op)
 
     def fn(self, fn: str, *args: Operand) -> Operand:
-        """A pointwise function, folded where its operands allow."""
+        """A pointwise function; integers of which some are wide stop at the ends of 64 bits."""
+        if self.wide and any(x in self.wide for x in args):
+            return saturated(self.same, fn, args)
+        return self.same(fn, *args)
+
+    def same(self, fn: str, *args: Operand) -> Operand:
+        """A pointwise function as the program has it, folded where its operands allow."""
         key = (fn, tuple((type(x).__name__, x) for x in args))
         if key not in self.made:
             folded = fold(fn, args)

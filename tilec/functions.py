@@ -79,6 +79,8 @@ REDUCTIONS: dict[str, Result] = {
 
 VANISHING = frozenset({"exp", "exp2", "sigmoid", "relu", "silu"})
 """Functions whose value at -inf is an *absent* zero: a term that contributes nothing, NaN in its partner included."""
+DECAYING = frozenset({"exp", "exp2", "sigmoid"})
+"""Those of them whose value is absent nowhere else."""
 ZERO_AT_ZERO = frozenset(
     {"neg", "abs", "sqrt", "tanh", "sin", "erf", "floor", "ceil", "round", "relu", "silu"}
 )

@@ -7,7 +7,7 @@ runs tells where that cannot happen.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 
 from tilec.dtypes import DType, kind
 from tilec.functions import VANISHING, ZERO_AT_ZERO
@@ -42,6 +42,7 @@ class Facts:
         self.kernel = kernel
         self.defs: dict[str, Op] = {v.name: op for op in walk(kernel.body) for v in defined(op)}
         self.absent = absent_values(kernel)
+        self.sums = running_sums(kernel)
 
     def dtype(self, x: Operand) -> DType:
         """The element type of an operand."""
@@ -77,14 +78,70 @@ class Facts:
             return self.finite(op.args[0], -sign, depth - 1)
         return op.fn in (NOT_NEGATIVE if sign < 0 else BOUNDED)
 
+    def origin(self, x: Operand, kept: Container[str], depth: int = 12) -> Operand | None:
+        """The operand that is -inf where this one is so by the language and not by overflow; None where that is never so.
+
+        A score of -1e38 that is scaled may overflow: its weight is a small number, and no absent zero. `kept`: values of
+        which that is not asked, as what they are made of is gone.
+        """
+        if not isinstance(x, str) or x in kept or not depth:
+            return x
+        match self.defs.get(x):
+            case Map(fn="mul", args=(y, float() as c)) | Map(fn="mul", args=(float() as c, y)) if (
+                0 < c < math.inf
+            ):
+                return self.origin(y, kept, depth - 1)
+            case Map(fn="add" | "sub", args=(y, z)) if self.finite(z, -1) and self.finite(z, 1):
+                return self.origin(y, kept, depth - 1)
+            case _:
+                return None if self.finite(x, -1) else x
+
     def plain(self, op: Map) -> bool:
-        """Whether IEEE's sum or difference is the language's."""
+        """Whether a sum or difference is IEEE's."""
+        return op.result.name in self.sums or self.never_cancels(op)
+
+    def never_cancels(self, op: Map) -> bool:
+        """Whether IEEE's sum or difference is the language's, as no infinities can meet."""
         a, b = op.args
         if op.fn == "sub":
             return self.finite(a, -1) or self.finite(b, -1)
         return (self.finite(a, -1) or self.finite(b, 1)) and (
             self.finite(a, 1) or self.finite(b, -1)
         )
+
+
+# ---- sums in parts
+
+
+def running_sums(kernel: Kernel) -> set[str]:
+    """The `add`s by which loops carry on a sum. Where infinities meet in one it is NaN, as in any sum of many terms."""
+    found: set[str] = set()
+    loops = [op for op in walk(kernel.body) if isinstance(op, For)]
+    if not loops:
+        return found
+    made = {v.name: op for op in walk(kernel.body) for v in op.results}
+    for loop in loops:
+        for arg, end in zip(loop.args, yielded(loop.body), strict=True):
+            found.update(_carried_on(end, arg.name, made))
+    return found
+
+
+def _carried_on(x: Operand, arg: str, made: Mapping[str, Op]) -> list[str]:
+    """The sums among what an argument of a loop is at its end, in any branch."""
+
+    def scaled(y: Operand) -> bool:
+        op = made.get(y) if isinstance(y, str) else None
+        return y == arg or isinstance(op, Map) and op.fn == "mul" and any(map(scaled, op.args))
+
+    match made.get(x) if isinstance(x, str) else None:
+        case If() as op:
+            n = next(n for n, v in enumerate(op.results) if v.name == x)
+            ends = (yielded(op.then)[n], yielded(op.orelse)[n])
+            return [name for y in ends for name in _carried_on(y, arg, made)]
+        case Map(fn="add", args=args) as op if any(map(scaled, args)):
+            return [op.result.name]
+        case _:
+            return []
 
 
 # ---- absent zeros

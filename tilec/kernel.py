@@ -319,7 +319,7 @@ class Kernel:
         chosen = None if tile else rows.choose(online, known, pipeline.target_of(target))
         extents = chosen.extents if chosen else tile
         fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
-        far = binding.far(bound.scalars)
+        far = binding.far(kernel, bound.scalars)
         key += (*fixed.items(), *extents.items(), *schedule.items(), far)
         steps = pipeline.tile_pipeline(fixed, extents, target, far=far)
         tiles = self._in_tiles(key, online, steps)

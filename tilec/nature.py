@@ -104,7 +104,9 @@ class Values:
             mapping = {y: self.copy(y) for y in operands(op) if isinstance(y, str)}
             args = tuple(mapping[y] if isinstance(y, str) else y for y in operands(op))
             self._copies[x] = (
-                self.emit.fn(op.fn, *args) if isinstance(op, Map) else self.emit.again(op, mapping)
+                self.emit.same(op.fn, *args)
+                if isinstance(op, Map)
+                else self.emit.again(op, mapping)
             )
         return self._copies[x]
 
@@ -129,7 +131,7 @@ def computed(
         names = [y for y in operands(op) if isinstance(y, str)]
         mapping = {y: computed(emit, y, definitions, kept, positions) for y in names}
         if isinstance(op, Map):
-            return emit.fn(op.fn, *(mapping[y] if isinstance(y, str) else y for y in op.args))
+            return emit.same(op.fn, *(mapping[y] if isinstance(y, str) else y for y in op.args))
         return emit.again(op, mapping)
 
     return emit.once(("computed", x, tuple(positions.items())), make)

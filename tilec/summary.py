@@ -30,6 +30,7 @@ from tilec.ir import (
     rebuild,
 )
 from tilec.nature import STRIDE, Values, computed
+from tilec.wide import wide
 
 Pair = tuple[str, str]
 
@@ -46,7 +47,7 @@ class Summaries:
     """The summaries of a kernel. `axes` are those that they add: the number of a window, the position in one."""
 
     def __init__(self, kernel: Kernel, taken: set[str]) -> None:
-        self.source, self.taken = kernel, taken
+        self.source, self.taken, self.wide = kernel, taken, frozenset(wide(kernel))
         self.top = frozenset(v.name for op in kernel.body for v in op.results)
         self.axes: list[Axis] = []
         self.windows: dict[tuple[str, int], Pair] = {}

@@ -26,6 +26,7 @@ from tilec.backends.cpu.points import Point, Val, Window
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant, is_value, lanes_of
 from tilec.dtypes import DType, kind
+from tilec.functions import DECAYING
 from tilec.ir import Absent, Cast, Edge, Load, Map, Op, Operand, Store
 
 ABSENT_BITS: dict[str, tuple[Kind, int]] = {
@@ -39,7 +40,8 @@ class Evaluator:
     """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch.
 
     `relaxed`: values that are computed by rules of their own; `degree`: of the polynomial for weights among them;
-    `small`: whether all sizes are small.
+    `small`: whether all sizes are small, and NaN among the results is looked for; `lossy`: values of which a NaN may not
+    reach the results.
     """
 
     def __init__(
@@ -50,12 +52,13 @@ class Evaluator:
         relaxed: Iterable[str] = (),
         degree: int = 5,
         small: bool = False,
+        lossy: Iterable[str] = (),
     ) -> None:
         self.e, self.facts, kernel = e, facts, facts.kernel
         self.kernel = kernel
         self.absent = facts.absent if exact else set[str]()
         self.relaxed = frozenset(relaxed)
-        self.degree, self.small = degree, small
+        self.degree, self.small, self.lossy = degree, small, frozenset(lossy)
         self.float: Kind = "f64" if kernel.compute == "f64" else "f32"
         self.defs: dict[str, Op] = facts.defs
         self.windows: dict[str, Window] = {}
@@ -218,7 +221,21 @@ class Evaluator:
         values = tuple(x for x, _ in out)
         if not rule.marked or all(m is None for _, m in out):
             return Val(values)
-        return Val(values, tuple(constant("i1", 0) if m is None else m for _, m in out))
+        marks = tuple(constant("i1", 0) if m is None else m for _, m in out)
+        return Val(values, self.vanished(op, p, marks) if op.fn in DECAYING else marks)
+
+    def vanished(self, op: Map, p: Point, marks: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Where an exponential is absent, of the places where its argument is -inf: not where that has overflowed."""
+        origin = self.facts.origin(op.args[0], self.held.keys() - self.computing)
+        if origin == op.args[0]:
+            return marks
+        if origin is None:
+            return tuple(constant("i1", 0) for _ in marks)
+        low = self.value(origin, p)
+        return tuple(
+            self.e.and_(m, self.e.compare("==", low.part(n), -math.inf))
+            for n, m in enumerate(marks)
+        )
 
     def reciprocal(self, x: Operand) -> Any:
         """The reciprocal of a scalar, for relaxed code; NaN where a product with it would be no quotient."""

@@ -34,6 +34,7 @@ from tilec.ir import (
     regions,
     walk,
 )
+from tilec.wide import wide
 
 DROPS_NAN = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "not", "isfinite", "pow"})
 """Functions that can give a number for a NaN."""
@@ -45,6 +46,11 @@ class Facts(ieee.Facts):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel)
         self.narrow = Narrow(kernel, self.defs)
+
+    @functools.cached_property
+    def wide(self) -> set[str]:
+        """The integers that data of 64 bits decides."""
+        return wide(self.kernel)
 
     # ---- weights
 
@@ -93,7 +99,7 @@ class Facts(ieee.Facts):
             and x.fn in ("add", "sub")
             and kind(x.result.type.dtype) == "float"
             and x.result.type.axes
-            and not self.plain(x)
+            and not self.never_cancels(x)
         )
 
     @functools.cached_property

@@ -163,6 +163,11 @@ def _absorb(e: Emit, out: Any, xs: Sequence[Any], adding: bool) -> Any:
     return e.select(e.or_(cancel, other), -math.inf, out)
 
 
+def absorbing_sum(e: Emit, a: Any, b: Any) -> Any:
+    """a + b of floats, in which -inf absorbs infinities."""
+    return _absorb(e, e.add(a, b), [a, b], True)
+
+
 def _select(e: Emit, kind: Kind, xs: Sequence[Any], marks: Sequence[Any | None]) -> Marked:
     condition = e.convert(xs[0], "i1")
     a, b = (e.convert(x, kind) for x in xs[1:])

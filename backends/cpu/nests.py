@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilec.backends.cpu.expr import Evaluator
-from tilec.backends.cpu.functions import kind_for, product
+from tilec.backends.cpu.functions import absorbing_sum, kind_for, product
 from tilec.backends.cpu.plan import Axes, Stage
 from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.registers import Dots, Product, row_tiles, rows_for
@@ -173,15 +173,17 @@ class Nests:
             value = self.dots(stage.root, p) or self.contraction(stage.root, p)
             self.ev.define(stage.root.result.name, p, value)
         totals = self.reduced(stage, [p], totals)
-        self.finish(stage, p)
+        self.finish(stage, [p])
         return totals
 
-    def finish(self, stage: Stage, p: Point) -> None:
-        """Keeps and stores a point's values. All are read before one is written: a tile may be updated in place."""
-        values = [(name, self.ev.value(name, p)) for name in stage.kept]
-        for op in stage.stores:
-            self.ev.store(op, p)
-        for name, value in values:
+    def finish(self, stage: Stage, points: Sequence[Point]) -> None:
+        """Keeps and stores the values of points. All are read before one is written: a tile may be updated in place, and
+        of points that are the same each would update it."""
+        values = [(name, p, self.ev.value(name, p)) for p in points for name in stage.kept]
+        for p in points:
+            for op in stage.stores:
+                self.ev.store(op, p)
+        for name, p, value in values:
             self.ev.write_tile(self.tile(name), p, value)
 
     # ---- register tiles
@@ -261,10 +263,10 @@ class Nests:
         start = [self.start(root, p) for p in points]
         sums = product.total(self.e, points, windows, start)
         for p, parts in zip(points, sums, strict=True):
-            ev.define(root.result.name, p, Val(tuple(parts)))
+            ev.define(root.result.name, p, self.ended(root, p, parts))
         totals = self.reduced(stage, points, totals)
-        for p in points:
-            self.finish(stage, p)
+        for some in [points] if product.spread else [[p] for p in points]:
+            self.finish(stage, some)
         return totals
 
     # ---- loops that carry totals
@@ -373,16 +375,34 @@ class Nests:
                 return None
         sums = Dots(row, one, axis, v).total(self.e, p, window.count, self.ev.window(v).count)
         (start,) = self.start(op, p)
-        return Val((self.e.add(start, sums),))
+        return self.ended(op, p, [self.e.add(start, sums)])
 
     def start(self, op: Contract, p: Point) -> list[Any]:
         """What a contraction's sum starts from."""
-        kind = kind_for(op.result.type.dtype, self.ev.float)
-        zero = self.splat(kind, 0, p)
-        if op.init is None:
-            return zero
-        init = self.ev.value(op.init, p)
-        return [self.e.like(self.e.convert(init.part(n), kind), x) for n, x in enumerate(zero)]
+        zero = self.splat(kind_for(op.result.type.dtype, self.ev.float), 0, p)
+        return zero if op.init is None or self.late(op) else self.initial(op, zero, p)
+
+    def initial(self, op: Contract, sums: Sequence[Any], p: Point) -> list[Any]:
+        """What a contraction adds to, alike the sums."""
+        assert op.init is not None
+        init, kind = self.ev.value(op.init, p), kind_for(op.result.type.dtype, self.ev.float)
+        return [self.e.like(self.e.convert(init.part(n), kind), x) for n, x in enumerate(sums)]
+
+    def late(self, op: Contract) -> bool:
+        """Whether a contraction's sum is made before it is added to what it starts from: -inf absorbs an infinite sum."""
+        ev = self.ev
+        if op.init is None or not isinstance(op.init, str) or op.result.type.dtype == "i64":
+            return False
+        if ev.facts.finite(op.init, -1) and ev.facts.finite(op.init, 1):
+            return False
+        return not ev.small or op.result.name in ev.lossy
+
+    def ended(self, op: Contract, p: Point, sums: Sequence[Any]) -> Val:
+        """A contraction's result, from its sums."""
+        if not self.late(op):
+            return Val(tuple(sums))
+        pairs = zip(self.initial(op, sums, p), sums, strict=True)
+        return Val(tuple(absorbing_sum(self.e, x, y) for x, y in pairs))
 
     def contraction(self, op: Contract, p: Point) -> Val:
         """The sum of products at a point, by loops over the summed axes."""
@@ -402,7 +422,7 @@ class Nests:
                 for n, total in enumerate(totals)
             ]
 
-        return Val(tuple(self.over(op.over, p, start, body)))
+        return self.ended(op, p, self.over(op.over, p, start, body))
 
 
 def repeatable(stage: Stage) -> bool:

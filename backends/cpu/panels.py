@@ -117,32 +117,37 @@ class Panels:
         with ev.scope():
             for bound in found:
                 low, high = ev.value(bound.low, point), ev.value(bound.high, point)
+                far = not self.ev.small or not self.ev.facts.wide.isdisjoint(
+                    {bound.low, bound.high}
+                )
                 if bound.upper:
-                    gap = self.across(high, low, e.max)
+                    gap = self.across(high, low, e.max, far)
                     count = e.min(count, e.max(e.add(gap, bound.slack), 0))
                 else:
-                    gap = self.across(low, high, e.min)
+                    gap = self.across(low, high, e.min, far)
                     begin = e.max(begin, e.add(gap, bound.slack))
         begin = begin if isinstance(begin, int) else e.min(begin, count)
         ev.windows[axis] = before.at(begin, count)
         yield
         ev.windows[axis] = before
 
-    def across(self, a: Val, b: Val, combine: Callable[[Any, Any], Any]) -> Any:
-        """The largest or smallest difference of two integers in the lanes of a panel, FAR away at most."""
+    def across(self, a: Val, b: Val, combine: Callable[[Any, Any], Any], far: bool) -> Any:
+        """The largest or smallest difference of two integers in the lanes of a panel, FAR away at most. `far`: whether
+        it may be further than 64 bits reach."""
         e = self.e
         a, b = (Val(tuple(e.convert(x, "i64") for x in v.parts)) for v in (a, b))
         parts = [
-            self.difference(a.part(n), b.part(n)) for n in range(max(len(a.parts), len(b.parts)))
+            self.difference(a.part(n), b.part(n), far)
+            for n in range(max(len(a.parts), len(b.parts)))
         ]
         out = functools.reduce(combine, parts)
         out = e.across(combine, out) if lanes_of(out) else out
-        return out if self.ev.small else e.max(e.min(out, FAR), -FAR)
+        return e.max(e.min(out, FAR), -FAR) if far else out
 
-    def difference(self, a: Any, b: Any) -> Any:
+    def difference(self, a: Any, b: Any, far: bool) -> Any:
         """a - b of integers, the furthest one where it does not fit."""
         e = self.e
-        if self.ev.small:
+        if not far:
             return e.sub(a, b)
         a, b = e.match(a, b)
         return e.call_function(f"llvm.ssub.sat.{mangle(a.type)}", a.type, a, b)

@@ -19,6 +19,7 @@ from tilec.backends.cpu.ways import EXACT, USUAL, choose, lane_axis, small
 from tilec.dtypes import SIZES
 from tilec.ir import Buffer, Grid, Kernel
 from tilec.scalar import Number
+from tilec.wide import counted
 
 REMEMBERED = 64
 """Argument layouts whose context an executable keeps."""
@@ -73,6 +74,7 @@ class Executable:
         self._grids = [op for op in kernel.body if isinstance(op, Grid)]
         self._buffers = [op for op in kernel.body if isinstance(op, Buffer)]
         self._known: dict[object, _Prepared] = {}
+        self._counted = counted(kernel)
 
     def _in(self, way: str) -> _Code:
         """The code for one way."""
@@ -173,10 +175,10 @@ class Executable:
         return prepared
 
     def _integers(self, sizes: Mapping[str, Number]) -> Iterator[int]:
-        """The dimensions and whole-number arguments of a call."""
+        """The dimensions and whole-number arguments of a call; not those that are only seeds."""
         for name, n in sizes.items():
             argument = self._kernel.arguments.get(name)
-            if argument is None or argument.type == "int":
+            if argument is None or argument.type == "int" and name in self._counted:
                 yield int(n)
 
     def _job(self, number: int, tasks: int, near: bool, extents: Mapping[str, int]) -> _Job:

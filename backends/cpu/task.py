@@ -64,7 +64,8 @@ class Task:
     ) -> None:
         self.kernel, self.e, self.grid = facts.kernel, e, grid
         relaxed = facts.relaxed(grid) if watch else ()
-        self.ev = Evaluator(e, facts, exact, relaxed, facts.degree(grid), watch)
+        lossy = facts.lossy(grid) if watch else ()
+        self.ev = Evaluator(e, facts, exact, relaxed, facts.degree(grid), watch, lossy)
         self.watch = watch
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)

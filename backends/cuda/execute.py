@@ -207,7 +207,7 @@ class Executable:
         for its in makers(arch):
             if self.emitter not in (None, its.name):
                 continue
-            found = self.try_fast(its, arch, launch.processors(device), known, arrays)
+            found = self.try_fast(its, arch, device, known, arrays)
             if isinstance(found, Code):
                 return found
             why = found
@@ -221,7 +221,7 @@ class Executable:
         self,
         its: Emitter,
         arch: str,
-        processors: int,
+        device: int,
         known: Mapping[str, Number],
         arrays: Mapping[str, Array],
     ) -> Code | str:
@@ -230,15 +230,17 @@ class Executable:
             return "its tiles are given"
         fixed = self.online.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
-        online = replace(self.online, sizes=sizes)
+        shared, processors = launch.shared(device), launch.processors(device)
+        online = replace(self.online, sizes=sizes, shared=shared)
         known = {**sizes, **known}
         shape = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        if (its.name, *shape) not in self.whole:
-            self.whole[its.name, *shape] = uncut(online, arch, its)
-        workers = workers_for(self.whole[its.name, *shape], known, processors, its)
+        form = (its.name, shared, *shape)
+        if form not in self.whole:
+            self.whole[form] = uncut(online, arch, its)
+        workers = workers_for(self.whole[form], known, processors, its)
         scattered = frozenset[str]()
         while True:
-            key = (its.name, *shape, workers, scattered)
+            key = (form, workers, scattered)
             if key not in self.quick:
                 cut = replace(online, workers=workers, scattered=scattered)
                 self.quick[key] = self.made(cut, arch, its)

@@ -15,6 +15,7 @@ from tilec.ir import Kernel
 from tilec.scalar import Number
 
 if TYPE_CHECKING:
+    from tilec.backend import Room
     from tilec.backends.cuda.hopper.source import Launched
     from tilec.ceilings import Ceilings
     from tilec.passes.split import Options
@@ -71,6 +72,10 @@ class Emitter(Protocol):
         self, online: Online, kernel: Kernel, schedule: Any, arch: str
     ) -> Mapping[int, Launched | str]:
         """For each grid of a placed kernel: its source, or why it has none."""
+        ...
+
+    def room(self, source: Any) -> Room:
+        """What a block of a kernel takes on chip."""
         ...
 
     def show(self, source: Any) -> str:

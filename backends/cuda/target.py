@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilec import __version__, cache, rows, scalar
-from tilec.backend import Draft
+from tilec.backend import Draft, Room
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, nvrtc
 from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
@@ -315,6 +315,28 @@ def code_for(
     return generate(kernel, arch, name, online, compiling)
 
 
+def prepare(
+    kernel: Kernel,
+    target: str,
+    schedule: Mapping[str, object] | None = None,
+    online: Online | None = None,
+) -> None:
+    """Compiles what a call would run into the cache on disk."""
+    compiled(code_for(kernel, target, schedule, online and here(online, arch_of(target))))
+
+
+def here(online: Online, arch: str) -> Online:
+    """With the shared memory of the device that is here, where it can run code for the architecture: it may have more."""
+    from tilec.backends.cuda import launch
+
+    if not launch.available():
+        return online
+    device = launch.current_device()
+    if not architectures.takes(arch, launch.capability(device)):
+        return online
+    return replace(online, shared=launch.shared(device))
+
+
 def draft(
     kernel: Kernel,
     target: str,
@@ -323,12 +345,21 @@ def draft(
 ) -> Draft:
     """The code of a kernel before the compiler has seen it. Raises ResourceError where the schedule does not fit."""
     try:
-        code = code_for(kernel, target, schedule, online, compiling=False)
+        before = online and here(online, arch_of(target))
+        code = code_for(kernel, target, schedule, before, compiling=False)
     except ArgumentError as e:
         raise ResourceError(str(e)) from e
     lines = code.text.split("\n")
     text = "\n".join(x for x in lines if not x.startswith("//"))  # the first ones name the schedule
-    return Draft(code.kernel, text, _model(code))
+    return Draft(code.kernel, text, _model(code), _room(code))
+
+
+def _room(code: Code) -> Room | None:
+    """What the blocks of a kernel take, the largest of each; of grids that `simt` made nothing is known before compiling."""
+    if not code.fast or not _all_fast(code):
+        return None
+    rooms = [emitter(code.emitter).room(s) for s in code.fast.values()]
+    return Room(max(r.registers for r in rooms), max(r.shared for r in rooms))
 
 
 def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], float] | None:

@@ -210,8 +210,11 @@ _MARKS: dict[str, Callable[..., Mark]] = {
 }
 
 
-def pointwise(fn: str, args: list[Tile], real: type[np.floating[Any]]) -> Tile:
-    """A pointwise function of broadcast operands. `real` is the float type of a float result."""
+def pointwise(
+    fn: str, args: list[Tile], real: type[np.floating[Any]], running: bool = False
+) -> Tile:
+    """A pointwise function of broadcast operands. `real` is the float type of a float result; `running`: it carries on a
+    sum, in which -inf absorbs nothing."""
     if fn == "select":
         return _select(*args, real=real)
     arrays = [t.a for t in args]
@@ -220,7 +223,9 @@ def pointwise(fn: str, args: list[Tile], real: type[np.floating[Any]]) -> Tile:
         arrays = [number(a) for a in arrays]
     if result == "float" or (result == "number" and any(is_float(a) for a in arrays)):
         arrays = arrays if fn == "uniform" else [as_type(a, real) for a in arrays]
-    if fn == "uniform":
+    if running:
+        out = np.add(*arrays)
+    elif fn == "uniform":
         out = uniform(*arrays)
     else:
         out = _ONE[fn](*arrays) if len(arrays) == 1 else _TWO[fn](*arrays)

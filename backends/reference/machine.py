@@ -35,6 +35,7 @@ from tilec.backends.reference.functions import (
 from tilec.control import Control
 from tilec.dtypes import NUMPY_NAMES, DType, kind
 from tilec.errors import CompilerBug
+from tilec.ieee import running_sums
 from tilec.ir import (
     Absent,
     AnyOp,
@@ -120,6 +121,7 @@ class Machine:
         self.joined: set[str] = set()  # along these axes
         self._decisive = Control(kernel).names
         self._lazy = product_terms(kernel)
+        self._sums = running_sums(kernel)
         self._used = {x for op in walk(kernel.body) for x in operands(op)}
         self._factors: dict[str, tuple[Tile, Tile]] = {}
 
@@ -244,7 +246,8 @@ class Machine:
             case Load():
                 return Tile(self._load(op))
             case Map():
-                return pointwise(op.fn, [self.read(x) for x in op.args], self.real)
+                running = op.result.name in self._sums
+                return pointwise(op.fn, [self.read(x) for x in op.args], self.real, running)
             case Cast():
                 return self._cast(self.read(op.x), op.to)
             case Reduce():

@@ -114,6 +114,16 @@ def test_changes_are_marked():
     assert "<td>same</td><td>same</td>" in html
 
 
+def test_what_moves_into_a_region_is_the_same():
+    html = side_by_side(
+        [Line("  a = add(b, c)"), Line("}")],
+        [Line("  group {"), Line("    a = add(b, c)"), Line("  }"), Line("}")],
+    )
+    assert html.count("<td>  a = add(b, c)</td><td>    a = add(b, c)</td>") == 1
+    assert html.count("<td>}</td><td>}</td>") == 1
+    assert html.count('class="new"') == 2
+
+
 # ---- the graph
 
 

@@ -91,9 +91,8 @@ def bench(
         from tilec import plots
 
         timed = [r for r in runners if r.times]
-        plots.save(
-            plots.bars(facts["title"], [r.name for r in timed], [r.seconds for r in timed]), plot
-        )
+        title = f"{facts['title']}\n{facts['formula'] or 'no standard variant'}"
+        plots.save(plots.bars(title, [r.name for r in timed], [r.seconds for r in timed]), plot)
         options.say(f"wrote {plot}")
     if json:
         options.print_json({**facts, "runs": [_fact(r) for r in runners]})
@@ -134,7 +133,7 @@ def _compared(
     runners = [r for r in runners if r.refused != "left out"]
     with _quiet(torch):
         _check(kernel, runners, arrays, scalars, found, plan)
-        _time(runners, seconds, _synchronise if on_gpu else lambda: None)
+        _time(runners, seconds, _on_gpu if on_gpu else _here)
     sizes = ", ".join(f"{n}={x}" for n, x in plan.bound.sizes.items())
     return {
         "title": f"{kernel.name}({sizes})",
@@ -185,8 +184,23 @@ def _to_torch(a: Any, on_gpu: bool) -> Any:
     return x.cuda() if on_gpu else x
 
 
-def _synchronise() -> None:
-    importlib.import_module("torch").cuda.synchronize()
+def _here(run: Callable[[], Any]) -> float:
+    """The seconds of a run."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _on_gpu(run: Callable[[], Any]) -> float:
+    """The seconds of a run on the GPU, whose stream is PyTorch's; not those of asking for it and hearing that it is done."""
+    cuda: Any = importlib.import_module("torch").cuda
+    start, end = (cuda.Event(enable_timing=True) for _ in range(2))
+    cuda.synchronize()
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
 
 
 @contextlib.contextmanager
@@ -271,7 +285,9 @@ def _plain(x: Any) -> Any:
     return numpy.asarray(x).astype("float64")
 
 
-def _time(runners: Sequence[Runner], seconds: float, wait: Callable[[], None]) -> None:
+def _time(
+    runners: Sequence[Runner], seconds: float, timed: Callable[[Callable[[], Any]], float]
+) -> None:
     """Times all in turns, in alternating order, until each has had its time, or run three times."""
     ready = [r for r in runners if r.run is not None]
     turn = 0
@@ -283,10 +299,7 @@ def _time(runners: Sequence[Runner], seconds: float, wait: Callable[[], None]) -
             return
         for r in late if turn % 2 else reversed(late):
             assert r.run is not None
-            start = time.perf_counter()
-            r.run()
-            wait()
-            r.times.append(time.perf_counter() - start)
+            r.times.append(timed(r.run))
         turn += 1
 
 

@@ -71,7 +71,7 @@ def traffic(
     if plot is not None:
         from tilec import plots
 
-        plots.save(plots.roofline(report.title, report.stages(UNFUSED, FUSED), report.roof), plot)
+        plots.save(plots.roofline(report.title, report.forms, report.roof), plot)
         options.say(f"wrote {plot}")
     if json:
         options.print_json(report.facts())
@@ -160,9 +160,12 @@ class _Report:
         target = self.kernel.target or "cpu"
         return backend.memory_bytes(before, target, schedule, stated, self.env, self.roof)
 
-    def stages(self, *names: str) -> list[Stage]:
-        """The stages after some passes, and the last one."""
-        return [s for s in self.all if s.name in names or s is self.all[-1]]
+    @property
+    def forms(self) -> dict[str, Stage]:
+        """The program one op at a time, fused, and in tiles."""
+        names = {UNFUSED: "one op at a time", FUSED: "fused"}
+        names.setdefault(self.all[-1].name, "in tiles")
+        return {names[s.name]: s for s in self.all if s.name in names}
 
     # ---- counting
 
@@ -223,7 +226,7 @@ class _Report:
         from tilec.roofline import growth, largest
 
         out: dict[str, Fact] = {}
-        for s in self.stages(UNFUSED, FUSED):
+        for s in self.forms.values():
             ir = self.steps[s.name]
             found = largest(ir, self.env)
             more = self._moved(ir, self.twice) if self.twice != self.sizes else None
@@ -307,10 +310,8 @@ class _Report:
             yield from _hardware(self.hardware, must, self.memory, self.all[-1].moved)
 
     def _comparison(self) -> Iterator[str]:
-        headings = {UNFUSED: "one op at a time", FUSED: "fused"}
         found = self.compared()
-        columns = [headings.get(name, "in tiles") for name in found]
-        yield f"{'':18}" + "".join(f"{c:>28}" for c in columns)
+        yield f"{'':18}" + "".join(f"{c:>28}" for c in self.forms)
         for name, cell in CELLS.items():
             yield f"{name:18}" + "".join(f"{cell(f):>28}" for f in found.values())
 

@@ -167,9 +167,10 @@ def _plot(board: Leaderboard, file: str) -> None:
     measured = board.measured
     plots.save(
         plots.search(
-            f"{board.kernel} for {board.key.sizes}",
+            f"{board.kernel} for {board.key.sizes}\non {board.key.target}",
             [e.predicted for e in measured],
             [board.time(e) for e in measured],
+            [e.choice for e in measured].index(board.default.choice),
             board.least,
         ),
         file,
@@ -196,6 +197,8 @@ def _facts(board: Leaderboard) -> dict[str, Any]:
                 "predicted_seconds": e.predicted,
                 "error": None if math.isnan(e.error) else e.error,
                 "note": e.note,
+                "registers": e.room.registers if e.room else None,
+                "shared_bytes": e.room.shared if e.room else None,
             }
             for e in board.entries
         ],

@@ -293,20 +293,25 @@ class _Layout:
         return "\n".join([*out, "</svg>"])
 
     def edge(self, a: str, b: str) -> str:
+        """A curve from the lower edge of a node to the upper one of another; past nodes in between at their right."""
         x0, y0 = self.x[a] + WIDE / 2, self.y[a] + HIGH
         x1, y1 = self.x[b] + WIDE / 2, self.y[b]
-        bend = max(8.0, abs(y1 - y0) / 3)
-        return (
-            f'<path d="M{x0:.0f} {y0:.0f} C{x0:.0f} {y0 + bend:.0f} {x1:.0f} {y1 - bend:.0f} {x1:.0f} {y1:.0f}" '
-            'fill="none" stroke="#888" stroke-width="0.8"/>'
-        )
+        if x0 == x1 and y1 - y0 > ROW:
+            side, y0, y1 = x0 + WIDE / 2, y0 - HIGH / 4, y1 + HIGH / 4
+            path = f"M{side:.0f} {y0:.0f} C{side + GAP:.0f} {y0 + 8:.0f} {side + GAP:.0f} {y1 - 8:.0f} {side:.0f} {y1:.0f}"
+        else:
+            bend = max(8.0, abs(y1 - y0) / 3)
+            path = f"M{x0:.0f} {y0:.0f} C{x0:.0f} {y0 + bend:.0f} {x1:.0f} {y1 - bend:.0f} {x1:.0f} {y1:.0f}"
+        ends = escape(f"{a} {b}")
+        return f'<path data-ends="{ends}" d="{path}" fill="none" stroke="#888" stroke-width="0.8"/>'
 
     def node(self, n: Node) -> str:
         x, y = self.x[n.name], self.y[n.name]
         link = "" if n.line is None else f' class="at" data-line="{n.line}"'
         shown = n.label if len(n.label) <= 28 else n.label[:27] + "…"
         return (
-            f'<g{link}><title>{escape(n.label)}</title><rect x="{x:.0f}" y="{y:.0f}" width="{WIDE}" height="{HIGH}" rx="4" '
+            f'<g{link} data-node="{escape(n.name)}"><title>{escape(n.label)}</title>'
+            f'<rect x="{x:.0f}" y="{y:.0f}" width="{WIDE}" height="{HIGH}" rx="4" '
             f'fill="{COLOURS[n.kind]}" stroke="#555" stroke-width="0.6"/><text x="{x + 6:.0f}" y="{y + 16:.0f}">'
             f"{escape(shown)}</text></g>"
         )

@@ -97,10 +97,11 @@ class Page:
         )
         return (
             f'<section id="pass-{n}" data-pass="{n}"><h2>{escape(head)}</h2>'
-            f"<p>{escape('as lowered' if before is None else pipeline.summary(name))}</p>"
+            f"<p>{_prose('as lowered' if before is None else pipeline.summary(name))}</p>"
             f"<p>{s.read:,} bytes read, {s.written:,} written ({s.compulsory:,} compulsory); {s.work['matrix']:,} matrix, "
             f"{s.work['fma']:,} other, {s.work['special']:,} special operations; bound: {escape(s.bound.holds)}</p>"
-            f"{tables}<h3>bytes per op</h3>{_bars(s)}<h3>dataflow</h3>"
+            f"{tables}<h3>bytes per op: <span class='r'>read</span>, <span class='w'>written</span></h3>{_bars(s)}"
+            "<h3>dataflow</h3>"
             f'<div class="graph">{svg(kernel)}</div></section>'
         )
 
@@ -116,6 +117,11 @@ class Page:
             f'<section id="code" data-pass="code"><h2>{escape(self.language)}</h2>{note}'
             f"{_listing(found, numbered=True)}</section>"
         )
+
+
+def _prose(text: str) -> str:
+    """A sentence in which names stand in backticks."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 # ---- lines
@@ -165,8 +171,11 @@ def _listing(found: Sequence[Line], numbered: bool = False) -> str:
 
 
 def side_by_side(before: Sequence[Line], after: Sequence[Line]) -> str:
-    """Two listings in rows; what is gone, new or changed is marked, changed words by themselves."""
-    a, b = [x.text for x in before], [x.text for x in after]
+    """Two listings in rows; what is gone, new or changed is marked, changed words by themselves. What only moved into a
+    region or out of it is the same."""
+    a, b = (
+        [x.text if x.text.strip() == "}" else x.text.strip() for x in y] for y in (before, after)
+    )
     rows: list[str] = []
     for tag, i0, i1, j0, j1 in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
         for x, y in itertools.zip_longest(before[i0:i1], after[j0:j1]):

@@ -17,6 +17,10 @@ document.addEventListener('click', (e) => {
   light(at.classList.contains('lit') ? null : at.dataset.line);
   if (!at.closest('main')) show();
 });
+document.addEventListener('mouseover', (e) => { // the edges of the node under the pointer
+  const node = e.target.closest('[data-node]');
+  for (const x of all('section.on path')) x.classList.toggle('near', !!node && x.dataset.ends.split(' ').includes(node.dataset.node));
+});
 const wanted = location.hash.match(/^#(?:pass-(\d+)|(code))$/);
 open_(wanted ? wanted[1] || wanted[2] : '1');
 const line = new URLSearchParams(location.search).get('line');

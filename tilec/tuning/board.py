@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tilec.backend import Room
 from tilec.ir import Kernel
 from tilec.tuning.key import Key
 from tilec.tuning.store import Choice
@@ -14,7 +15,7 @@ from tilec.tuning.store import Choice
 class Entry:
     """A candidate on the leaderboard. `relative`: its time over the default's; `error`: of its result.
 
-    `tiles`: the IR that the code is made of, by which it is known; `runs`: the one that it runs.
+    `room`: what it takes on chip; `tiles`: the IR that the code is made of, by which it is known; `runs`: the one that runs.
     """
 
     choice: Choice
@@ -24,6 +25,7 @@ class Entry:
     seconds: float = 0.0
     error: float = 0.0
     note: str = ""
+    room: Room | None = None
     tiles: Kernel | None = None
     runs: Kernel | None = None
 
@@ -62,14 +64,17 @@ def show(board: Leaderboard, top: int | None = None) -> str:
     """The leaderboard as a table. `speed`: how many times faster than the default; `of roof`: the bound over the time."""
     measured = board.measured
     wide = max([24, *(len(str(e.choice)) for e in measured[:top])])
+    on_chip = any(e.room for e in measured)
     lines = [
         f"{board.kernel} for {board.key.sizes} on {board.key.target}",
-        f"{'':3} {'schedule':{wide}} {'time':>10} {'speed':>7} {'of roof':>8} {'predicted':>10} {'error':>9}",
+        f"{'':3} {'schedule':{wide}} {'time':>10} {'speed':>7} {'of roof':>8} {'predicted':>10} {'error':>9}"
+        + (f" {'registers':>9} {'shared':>10}" if on_chip else ""),
     ]
     for n, e in enumerate(measured[:top], 1):
         lines.append(
             f"{n:2}. {e.choice!s:{wide}} {_time(board.time(e)):>10} {1 / e.relative:6.2f}x "
             f"{board.least / board.time(e):8.0%} {_time(e.predicted):>10} {_error(e.error):>9}"
+            + (f" {_room(e.room)}" if on_chip else "")
         )
     others = [e for e in board.entries if e.state != "measured"]
     for state in dict.fromkeys(e.state for e in others):
@@ -80,6 +85,10 @@ def show(board: Leaderboard, top: int | None = None) -> str:
         + ("" if board.complete else "; not all candidates were tried")
     )
     return "\n".join(lines)
+
+
+def _room(room: Room | None) -> str:
+    return f"{'-':>9} {'-':>10}" if room is None else f"{room.registers:9} {room.shared:8,} B"
 
 
 def _error(e: float) -> str:

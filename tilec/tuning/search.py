@@ -169,7 +169,8 @@ class _Search:
             predicted = draft.seconds(stated, self.env, self.roof)
         else:
             predicted = cost.seconds(draft.kernel, stated, self.env, self.roof, self.trimmed)
-        return Entry(choice, predicted, tiles=tiles, runs=draft.kernel), draft.identity
+        e = Entry(choice, predicted, room=draft.room, tiles=tiles, runs=draft.kernel)
+        return e, draft.identity
 
     def before(self, choice: Choice) -> tuple[Kernel, Mapping[str, int]] | None:
         """The kernel before it is cut, for targets that choose the tiles themselves."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilec.backend import Room
 from tilec.backends.cuda.ampere import plan
 from tilec.backends.cuda.ampere.compile import cutting, schedules, sources, steps, tiles
+from tilec.backends.cuda.ampere.cost import seconds
 from tilec.backends.cuda.ampere.launch import blocks, in_pieces, refusal
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
@@ -14,8 +16,6 @@ from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.schedule import fields as fields_of
 
 name = "ampere"
-seconds = None
-"""There is no cost model of its own."""
 
 
 def fields() -> Mapping[str, str]:
@@ -26,6 +26,11 @@ def fields() -> Mapping[str, str]:
 def check(fields: Mapping[str, object]) -> None:
     """Raises ArgumentError for fields that no schedule has."""
     changed(Schedule(), fields)
+
+
+def room(source: Source) -> Room:
+    """What a block of a kernel takes on chip."""
+    return Room(source.plan.schedule.registers, source.plan.shared)
 
 
 def show(source: Source) -> str:
@@ -42,6 +47,7 @@ __all__ = [
     "name",
     "parameters",
     "refusal",
+    "room",
     "schedules",
     "seconds",
     "show",

@@ -13,11 +13,11 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilec.backends.cuda.hopper import misses
+from tilec.backends.cuda.hopper import misses, sections
 from tilec.backends.cuda.hopper.plan import Plan, padded
-from tilec.backends.cuda.hopper.schedule import ROWS, Schedule
+from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.ceilings import Ceilings
-from tilec.scalar import Number, evaluate
+from tilec.scalar import Number
 from tilec.traffic import Alike
 
 LANES, SPECIAL = 128, 16
@@ -53,19 +53,12 @@ def seconds(
     """The time of one grid. `tiles`: its tiles, from its budget."""
     clock = _clock(roof)
     each = [(t.count, _tile(plan, t, roof, weights)) for t in tiles]
-    clocks = dealt(each, plan.schedule, _heads(plan, env), roof.workers)
+    together = sections.section(plan.structure, env, plan.schedule.section)
+    heads = sections.heads(plan.structure, env)
+    clocks = dealt(each, plan.schedule.order, together, heads, roof.workers)
     moved = sum(t.count * t.moved for t in tiles)
     memory = misses.memory_bytes(plan, tiles, env, roof) or 0
     return weights.launch + max(clocks / clock, moved / roof.cache, memory / roof.memory)
-
-
-def _heads(plan: Plan, env: Mapping[str, Number]) -> int:
-    """The tiles that differ in other axes than the row axis."""
-    s, out = plan.structure, 1
-    for axis, n in s.grid.axes:
-        if axis != s.row:
-            out *= -(-int(evaluate(s.kernel.extents[axis], env)) // n)
-    return out
 
 
 def _clock(roof: Ceilings) -> float:
@@ -109,7 +102,7 @@ def _lanes(plan: Plan, t: Alike, w: Weights) -> float:
 
 
 def dealt(
-    tiles: Sequence[tuple[int, float]], schedule: Schedule, heads: int, workers: int
+    tiles: Sequence[tuple[int, float]], order: str, section: int, heads: int, workers: int
 ) -> float:
     """When the last worker ends: `tiles` are how many there are alike and how long each takes, row by row."""
     total = sum(n * t for n, t in tiles)
@@ -119,24 +112,21 @@ def dealt(
     longest = max(t for _, t in tiles)
     if count > DEALT:
         return total / workers + longest / 2
-    order = _order(tiles, schedule, heads)
-    if schedule.order == "static":
-        return max(sum(order[w::workers]) for w in range(min(workers, len(order))))
-    ends = [0.0] * min(workers, len(order))
-    for t in order:
+    times = _times(tiles, section if order == "longest" else 0, heads)
+    if order == "static":
+        return max(sum(times[w::workers]) for w in range(min(workers, len(times))))
+    ends = [0.0] * min(workers, len(times))
+    for t in times:
         heapq.heapreplace(ends, ends[0] + t)
     return max(ends)
 
 
-def _order(tiles: Sequence[tuple[int, float]], schedule: Schedule, heads: int) -> list[float]:
+def _times(tiles: Sequence[tuple[int, float]], section: int, heads: int) -> list[float]:
     """The times of all tiles in the order in which they are dealt out."""
     if len({n for n, _ in tiles}) > 1 or not heads:
         return [t for n, t in tiles for _ in range(n)]  # the heads differ: as they come
-    rows = [t for _, t in tiles]
-    if schedule.order == "static":
-        return rows * tiles[0][0]
-    out: list[float] = []
-    for start in range(0, tiles[0][0], schedule.section):
-        width = min(schedule.section, tiles[0][0] - start)
-        out += [t for t in reversed(rows) for _ in range(width)]
-    return out
+    rows, count = [t for _, t in tiles], tiles[0][0]
+    if not section:
+        return rows * count
+    widths = [count % section] + [section] * (count // section)
+    return [t for width in widths for t in reversed(rows) for _ in range(width)]

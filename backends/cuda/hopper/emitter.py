@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tilec.backend import Room
 from tilec.backends.cuda.hopper import compile as hopper
 from tilec.backends.cuda.hopper import plan
 from tilec.backends.cuda.hopper.cost import seconds
@@ -50,7 +51,7 @@ def steps(online: Online, schedule: Schedule) -> Pipeline:
 
 def cutting(schedule: Schedule, processors: int) -> Options:
     """How a streamed axis is cut in pieces."""
-    return hopper.cutting(processors, schedule.rows)
+    return hopper.cutting(processors, schedule)
 
 
 def sources(
@@ -58,6 +59,11 @@ def sources(
 ) -> Mapping[int, Source | str]:
     """The sources of the grids, or why there are none."""
     return hopper.sources(kernel, schedule, online.scattered)
+
+
+def room(source: Source) -> Room:
+    """What a block of a kernel takes on chip."""
+    return Room(source.plan.schedule.registers[1], source.plan.shared)
 
 
 def show(source: Source) -> str:
@@ -74,6 +80,7 @@ __all__ = [
     "name",
     "parameters",
     "refusal",
+    "room",
     "schedules",
     "seconds",
     "show",

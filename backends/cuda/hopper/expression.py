@@ -207,11 +207,13 @@ def _compare(fn: str, x: Expression, y: Expression) -> Expression:
         return Expression(f"({x.text} {COMPARE[fn]} {y.text})", "bool")
     if (
         max(x.bits, y.bits) > 31
-        and min(x.bits, y.bits) <= 29
+        and min(x.bits, y.bits) <= 30
         and not (x if x.bits > 31 else y).step
     ):
         # beyond every position it does not matter how far
         x, y = (Expression(f"narrow({z.text})", "int", 31) if z.bits > 31 else z for z in (x, y))
+    if max(x.bits, y.bits) > 31:
+        x, y = x.whole(), y.whole()  # their difference may not fit
     step = x.step - y.step
     if not step:
         return Expression(f"({x.text} {COMPARE[fn]} {y.text})", "bool")

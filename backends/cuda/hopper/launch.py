@@ -14,8 +14,8 @@ from tilec.backends.cuda import block
 from tilec.backends.cuda.block import MAP_BYTES, Address
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
+from tilec.backends.cuda.hopper.sections import section
 from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
-from tilec.backends.cuda.hopper.structure import Structure
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
@@ -126,7 +126,7 @@ def _encoded(driver: Any, m: CopyMap, view: View, pointer: int) -> Any:
         [narrow(1)] * len(dims),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_L2_{m.promotion}B"),
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if int(status):
@@ -196,20 +196,6 @@ def _scalar(p: Parameter, value: Number) -> bytes:
 def single(value: Number) -> bytes:
     """A number as an f32, infinite beyond its range."""
     return bytes(ctypes.c_float(value))
-
-
-CACHE = 32 << 20
-"""The bytes of streamed tensors that stay in the L2 cache while others come and go."""
-AT_ONCE = 132
-"""The tiles that a section has at least."""
-
-
-def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
-    """The heads whose tiles are dealt out together: as many as the cache holds, but not too few tiles."""
-    positions, rows = (int(evaluate(s.kernel.extents[a], sizes)) for a in (s.stream, s.row))
-    head = BYTES * positions * sum(t.width for t in s.rings)
-    tiles = max(1, -(-rows // s.rows))
-    return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
 
 
 def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:

@@ -1,61 +1,103 @@
 """The bytes that a Hopper kernel has from memory: what its tiles load, less what they find in the L2 cache.
 
-As many tiles run at a time as there are multiprocessors: a *wave*, in the order in which tiles are dealt out. The tiles of a
-wave that share keys stream them side by side, so that memory gives them once. What the wave before streamed is still
-there if the cache holds all that is touched in between: what that wave streamed, its rows and its results. Otherwise each
-line makes room just before it is needed again, and all comes from memory once more.
+A launch is played through, coarsely. Tiles are dealt out as the schedule says; each multiprocessor streams the keys of its
+tile in chunks, from the rows' end on; the cache forgets what was touched longest ago. Three things decide how much of that
+is read again, and were found by counting (`benchmarks/gpu_counters.py`):
+
+- Each half of the cache keeps what its own multiprocessors read, so that the whole holds half of its size.
+- Lines fall into sets, of which some overflow early and some late.
+- Multiprocessors that begin side by side drift apart, as some windows take longer than others. What comes from memory
+  takes longer, too: the first one that needs it waits, and the others catch up.
 """
 
 from __future__ import annotations
 
+import functools
+import heapq
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import random
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilec.backends.cuda.hopper.launch import section
+from tilec.backends.cuda.hopper import sections
 from tilec.backends.cuda.hopper.plan import Plan
-from tilec.backends.cuda.hopper.schedule import Schedule
 from tilec.ceilings import Ceilings
-from tilec.dtypes import SIZES
-from tilec.ir import Kernel
-from tilec.scalar import Number, evaluate
+from tilec.scalar import Number
 from tilec.traffic import Alike
 
-HELD = 0.6
-"""The share of the L2 cache that may be touched before a line that is needed again makes room. At 16384 positions of 16
-causal heads of 128 in sections of 8, memory gives 614 MB: any share from 0.52 to 0.65 says 613."""
+HELD = 0.5
+"""The share of the cache that holds different lines."""
+UNEVEN, PARTS = 0.3, 5
+"""How much more or less than on average a set is needed; the cache is taken as so many parts, from the least to the most."""
+DRIFT = 11.0
+"""How far a multiprocessor is off after streaming one position, at most; after n of them it is √n times that."""
+WAIT = 0.2
+"""What a chunk from memory takes longer than one from the cache, as a share."""
+BEGIN = 128
+"""What a tile takes beside its positions, in positions."""
+CHUNKS = 32
+"""The chunks of the longest tile."""
+TILES = 4096
+"""Tiles that are followed; of more, the heads beyond do what those before them did."""
 
 
-Wave = list[tuple[int, Alike]]
+@dataclass(frozen=True)
+class Row:
+    """The tiles of one stretch of rows, one for each head: the chunks that one streams are from `first` up to `end`; its
+    own bytes are its rows and its results."""
+
+    first: int
+    end: int
+    own: int
 
 
 @dataclass(frozen=True)
 class Streams:
-    """What the tiles of a grid stream. `heads`: how many places there are on the other axes than the row axis; `rows`: the
-    tiles of each; `each`: bytes of a position, of which a `share` differs from head to head."""
+    """What the tiles of a grid stream, and how they are dealt out. `heads`: how many places there are on the other axes than
+    the row axis, of which `alike` in a row share their keys; `chunk`: positions of a chunk; `each`: bytes of a position;
+    `section`: heads that are dealt out together, the longest rows first; 0 where tiles are dealt out as they come."""
 
     heads: int
-    rows: tuple[Alike, ...]
+    alike: int
+    rows: tuple[Row, ...]
+    chunk: int
     each: int
-    share: float
+    section: int
+    workers: int
 
-    def own(self, t: Alike) -> int:
-        """The bytes of a tile that it does not stream."""
-        return max(0, t.moved - (t.reach[1] - t.reach[0]) * self.each)
-
-    def waves(self, schedule: Schedule, section: int, workers: int) -> Iterator[Wave]:
-        """All tiles with their heads as they are dealt out, those that run at a time together. A section has waves of its
-        own: what it streams, none before it did."""
-        if schedule.order == "static":
-            yield from _chunks([(h, t) for h in range(self.heads) for t in self.rows], workers)
+    def dealt(self, heads: int) -> Iterator[tuple[int, Row]]:
+        """The tiles of some heads in the order in which they begin."""
+        if not self.section:
+            yield from ((h, r) for h in range(heads) for r in self.rows)
             return
-        for h in range(0, self.heads, section):
-            heads = range(h, min(h + section, self.heads))
-            yield from _chunks([(h, t) for t in reversed(self.rows) for h in heads], workers)
+        for end in range(heads % self.section or self.section, heads + 1, self.section):
+            some = range(max(0, end - self.section), end)
+            yield from ((h, r) for r in reversed(self.rows) for h in some)
 
 
-def _chunks(tiles: Wave, n: int) -> Iterator[Wave]:
-    return (tiles[k : k + n] for k in range(0, len(tiles), n))
+class Cache:
+    """A cache that forgets what was touched longest ago, in parts that hold more or less."""
+
+    def __init__(self, size: float) -> None:
+        middle = (PARTS - 1) / 2
+        self.sizes = [size * HELD * (1 + 2 * UNEVEN * (n - middle) / PARTS) for n in range(PARTS)]
+        self.parts = [OrderedDict[Hashable, int]() for _ in range(PARTS)]
+        self.used = [0] * PARTS
+
+    def touch(self, what: Hashable, size: int) -> float:
+        """The share of some bytes that is not there; then it is."""
+        missing = 0
+        for n, part in enumerate(self.parts):
+            if what in part:
+                part.move_to_end(what)
+                continue
+            missing += 1
+            part[what] = size
+            self.used[n] += size
+            while self.used[n] > self.sizes[n]:
+                self.used[n] -= part.popitem(last=False)[1]
+        return missing / PARTS
 
 
 def memory_bytes(
@@ -63,57 +105,71 @@ def memory_bytes(
 ) -> int | None:
     """The bytes that a grid reads from memory and writes to it; None where its tiles differ from head to head. `tiles`:
     those of its budget."""
-    s = streams(plan, tiles, env)
-    if s is None:
-        return None
-    total, before, touched = 0.0, dict[int, tuple[int, int]](), math.inf
-    schedule, heads = plan.schedule, section(plan.structure, env, plan.schedule.section)
-    for wave in s.waves(schedule, heads, roof.workers * schedule.blocks):
-        reach = _reach(wave)
-        held = before if touched <= HELD * roof.far else {}
-        streamed = s.each * s.share * sum(b - a for a, b in reach.values())
-        again = s.each * s.share * sum(_both(r, held.get(h, (0, 0))) for h, r in reach.items())
-        own = sum(s.own(t) for _, t in wave)
-        total += streamed - again + own
-        before, touched = reach, streamed + own
-    return round(total)
+    s = streams(plan, tiles, env, roof)
+    return None if s is None else played(s, roof.far)
 
 
-def streams(plan: Plan, tiles: Sequence[Alike], env: Mapping[str, Number]) -> Streams | None:
+@functools.lru_cache(256)
+def played(s: Streams, size: int) -> int:
+    """The bytes that come from memory or go there, with a cache of a size."""
+    whole = max(1, s.section or 1) * s.alike
+    heads = min(s.heads, max(1, TILES // max(1, len(s.rows) * whole)) * whole)
+    tiles = list(s.dealt(heads))
+    own = sum(r.own for _, r in tiles)
+    return round((own + _streamed(s, tiles, Cache(size))) * s.heads / heads)
+
+
+def _streamed(s: Streams, tiles: Sequence[tuple[int, Row]], cache: Cache) -> float:
+    """The bytes of keys and values that come from memory."""
+    chance, jump = random.Random(0), DRIFT * math.sqrt(s.chunk)
+    size, total, dealt = s.chunk * s.each, 0.0, min(s.workers, len(tiles))
+    busy = [(0.0, w, w, tiles[w][1].end) for w in range(dealt)]
+    while busy:
+        now, worker, at, chunk = busy[0]
+        head, row = tiles[at]
+        if chunk == row.end:
+            cache.touch(at, row.own)
+        if chunk > row.first:
+            missing = cache.touch((head // s.alike, chunk), size)
+            total += missing * size
+            now += s.chunk * (1 + WAIT * missing) + jump * (2 * chance.random() - 1)
+            heapq.heapreplace(busy, (now, worker, at, chunk - 1))
+            continue
+        at, dealt = (dealt, dealt + 1) if s.section else (at + s.workers, dealt)
+        if at < len(tiles):
+            heapq.heapreplace(busy, (now + BEGIN, worker, at, tiles[at][1].end))
+        else:
+            heapq.heappop(busy)
+    return total
+
+
+def streams(
+    plan: Plan, tiles: Sequence[Alike], env: Mapping[str, Number], roof: Ceilings
+) -> Streams | None:
     """What the tiles of a grid stream; None where they differ from head to head."""
-    s = plan.structure
-    others = [
-        -(-int(evaluate(s.kernel.extents[a], env)) // n) for a, n in s.grid.axes if a != s.row
-    ]
-    heads = math.prod(others)
+    s, schedule = plan.structure, plan.schedule
+    heads = sections.heads(s, env)
     if not heads or any(t.count % heads for t in tiles):
         return None
-    rows = tuple(t for t in tiles for _ in range(t.count // heads))
-    each = sum(t.width * SIZES[t.dtype] for t in s.rings)
-    positions = int(evaluate(s.kernel.extents[s.stream], env))
-    names = {t.tensor for t in s.rings}
-    known = [_bytes(s.kernel, n, env) for n in names if n in s.kernel.tensors]
-    full = max(1, heads * positions * each)
+    longest = max((_positions(plan, t) for t in tiles), default=0)
+    chunk = max(1, -(-longest // CHUNKS))
     return Streams(
-        heads, rows, each, min(1.0, sum(known) / full) if len(known) == len(names) else 1.0
+        heads,
+        sections.alike(s, env),
+        tuple(_row(plan, t, chunk) for t in tiles for _ in range(t.count // heads)),
+        chunk,
+        sections.each(s),
+        sections.section(s, env, schedule.section) if schedule.order == "longest" else 0,
+        roof.workers * schedule.blocks,
     )
 
 
-def _bytes(kernel: Kernel, tensor: str, env: Mapping[str, Number]) -> int:
-    t = kernel.tensors[tensor]
-    return SIZES[t.dtype] * math.prod(int(evaluate(d, env)) for d in t.dims)
+def _positions(plan: Plan, t: Alike) -> int:
+    """The positions that a tile streams."""
+    return min(t.reach[1] - t.reach[0], t.windows * plan.schedule.columns)
 
 
-def _reach(wave: Wave) -> dict[int, tuple[int, int]]:
-    """From where to where the tiles of each head stream."""
-    out: dict[int, tuple[int, int]] = {}
-    for head, t in wave:
-        if t.windows:
-            a, b = out.get(head, t.reach)
-            out[head] = min(a, t.reach[0]), max(b, t.reach[1])
-    return out
-
-
-def _both(x: tuple[int, int], y: tuple[int, int]) -> int:
-    """The positions that two stretches share."""
-    return max(0, min(x[1], y[1]) - max(x[0], y[0]))
+def _row(plan: Plan, t: Alike, chunk: int) -> Row:
+    positions, end = _positions(plan, t), -(-t.reach[1] // chunk)
+    own = max(0, t.moved - positions * sections.each(plan.structure))
+    return Row(max(0, end - -(-positions // chunk)), end, own)

@@ -93,11 +93,14 @@ class Places:
         out, c, most = self.out, self.ordered, self.most_heads
         if c.order == "longest":
             out.add(
-                f"const int section = tile / (row_tiles * {most}), place = tile - section * row_tiles * {most};"
+                "const int remaining = row_tiles * heads - 1 - tile;   // so that the last section is whole"
+            )
+            out.add(
+                f"const int section = remaining / (row_tiles * {most}), place = remaining - section * row_tiles * {most};"
             )
             out.add(f"const int width = least<int>({most}, heads - section * {most});")
             out.add(f"int head = section * {most} + place % width;")
-            out.add(f"origin = (row_tiles - 1 - place / width) * {self.s.rows};")
+            out.add(f"origin = place / width * {self.s.rows};")
         else:
             out.add("int head = tile / row_tiles;")
             out.add(f"origin = (tile - head * row_tiles) * {self.s.rows};")
@@ -140,14 +143,17 @@ class Places:
         """For each loop its first position and its number of windows."""
         n, const = self.s.columns, "" if declared else "const int "
         for k, loop in enumerate(self.s.loops):
-            start = self.scope.operand(0 if loop.start is None else loop.start, None)
-            stop = self.scope.extent(self.s.stream)
-            if loop.stop is not None:
-                stop = self.scope.operand(loop.stop, None)
-            self.out.add(f"{const}start_{k} = (int)({start.text});")
+            begin = "0" if loop.start is None else f"(int){self.within(loop.start)}"
+            end = self.within(loop.stop)
+            self.out.add(f"{const}start_{k} = {begin};")
             self.out.add(
-                f"{const}windows_{k} = ((int)greatest<i64>(0, {stop.text} - start_{k}) + {n - 1}) / {n};"
+                f"{const}windows_{k} = ((int)greatest<i64>(0, {end} - start_{k}) + {n - 1}) / {n};"
             )
+
+    def within(self, x: Operand | None) -> str:
+        """A position of the streamed axis, none beyond its end: data may say that a loop begins far behind it."""
+        extent = self.scope.extent(self.s.stream).text
+        return extent if x is None else f"least<i64>({self.scope.operand(x, None).text}, {extent})"
 
     def bound_roots(self) -> set[str]:
         """What the bounds of the loops depend on."""

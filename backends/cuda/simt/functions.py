@@ -162,6 +162,17 @@ def _marked(
     return f"({' || '.join(where)} ? {absent} : {text})" if where else text
 
 
+def decayed(op: Map, args: Sequence[Val], real: str, low: Val | None) -> Val:
+    """An exponential that is absent where its argument is -inf and so is `low`, which it comes from."""
+    x = convert(args[0], "real", real)
+    out = f"tl::{op.fn}({x})"
+    if low is None:
+        return Val(out, "real", True)
+    infinite = f"-tl::infinity({real}(0))"
+    gone = f"{x} == {infinite} && {convert(low, 'real', real)} == {infinite}"
+    return Val(f"({gone} ? tl::absent<{real}>() : {out})", "real", True)
+
+
 def _select(args: Sequence[Val], kind: Kind, real: str, marked: bool) -> Val:
     condition = convert(args[0], "bool", real)
     arms = [convert(x, kind, real) for x in args[1:]]

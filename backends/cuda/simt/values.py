@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilec.backends.cuda.simt.arguments import Arguments, storage, tensors
-from tilec.backends.cuda.simt.functions import Val, apply, cast, convert, kind_for, literal
+from tilec.backends.cuda.simt.functions import Val, apply, cast, convert, decayed, kind_for, literal
 from tilec.backends.cuda.simt.memory import Tile
 from tilec.backends.cuda.simt.text import Names, Writer
+from tilec.functions import DECAYING
 from tilec.ieee import Facts
 from tilec.ir import Cast, Edge, Kernel, Load, Map, Operand, Store
 
@@ -147,6 +148,8 @@ class Evaluator:
                 args = [self.value(y, p) for y in op.args]
                 plain = op.fn in ("add", "sub") and self.facts.plain(op)
                 marked = x in self.facts.absent
+                if marked and op.fn in DECAYING and (low := self.origin(op, p)) != args[0]:
+                    return self.named(x, decayed(op, args, self.real, low))
                 return self.named(x, apply(op, args, self.real, marked, plain))
             case Cast():
                 return self.named(
@@ -154,6 +157,11 @@ class Evaluator:
                 )
             case _:
                 raise AssertionError(f"{x} is not at hand")
+
+    def origin(self, op: Map, p: Point) -> Val | None:
+        """What is -inf where an exponential is absent."""
+        origin = self.facts.origin(op.args[0], self.held.keys() - self.computing)
+        return None if origin is None else self.value(origin, p)
 
     def named(self, x: str, value: Val) -> Val:
         """The value under the name that the program gives it."""

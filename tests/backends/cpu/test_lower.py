@@ -586,3 +586,26 @@ kernel f(X: f32[N], seed: int) -> O: f32[i] {
         {"seed": 2**40 + 5},
         tolerance=2e-3,
     )
+
+
+@pytest.mark.parametrize("rows", [1, 5, 6, 7, 16, 23])
+def test_sums_over_windows_with_rows_that_fill_no_tile(rows: int) -> None:
+    """What is short of rows takes the last one several times: it may not be added several times."""
+    text = """
+kernel f(X: f32[M, 40], Y: f32[40, 40]) -> O: f32[i, j] {
+  axis i < M
+  axis j < 40
+  axis d < 40
+  grid(axes=[i:16, j:16]) {
+    s: f32[i:16, j:16] = for(0.0, axis=d, tile=8) as (s_0) {
+      x: f32[i:16, d:8] = load(X, i, d)
+      y: f32[d:8, j:16] = load(Y, d, j)
+      t: f32[i:16, j:16] = contract(x, y, over=d)
+      s_1: f32[i:16, j:16] = add(s_0, t)
+      yield(s_1)
+    }
+    store(O, i, j, value=s)
+  }
+}"""
+    x, y = (RNG.standard_normal((n, 40)).astype(np.float32) for n in (rows, 40))
+    check(kernel(text), {"X": x, "Y": y})

@@ -1,5 +1,5 @@
-// causal for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true
-// causal: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true
+// causal for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true,pieces=0
+// causal: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true,pieces=0
 #define HELD_ROWS 4
 #define THREAD (int)threadIdx.x
 #pragma nv_diag_suppress 177, 550   // what a role does not use
@@ -68,10 +68,11 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
   const int heads = (B) * (H);
   const int tile = blockIdx.x;
   int origin, b, h;
-  const int section = tile / (row_tiles * most_heads), place = tile - section * row_tiles * most_heads;
+  const int remaining = row_tiles * heads - 1 - tile;   // so that the last section is whole
+  const int section = remaining / (row_tiles * most_heads), place = remaining - section * row_tiles * most_heads;
   const int width = least<int>(most_heads, heads - section * most_heads);
   int head = section * most_heads + place % width;
-  origin = (row_tiles - 1 - place / width) * 128;
+  origin = place / width * 128;
   h = head % (H); head /= H;
   b = head;
   int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane) >> 2) + 8 * r;   // i
@@ -90,10 +91,10 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
   const int t_33 = (t_32 >> 6);  // floordiv(t_32, 64)
   const i64 t_34 = ((i64)64 * t_33);  // mul(t_33, 64)
   const i64 t_35 = greatest<i64>(0, t_34);  // max(0, t_34)
-  const int start_0 = (int)(0);
-  const int windows_0 = ((int)greatest<i64>(0, t_35 - start_0) + 63) / 64;
-  const int start_1 = (int)(t_35);
-  const int windows_1 = ((int)greatest<i64>(0, t_30 - start_1) + 63) / 64;
+  const int start_0 = 0;
+  const int windows_0 = ((int)greatest<i64>(0, least<i64>(t_35, N) - start_0) + 63) / 64;
+  const int start_1 = (int)least<i64>(t_35, N);
+  const int windows_1 = ((int)greatest<i64>(0, least<i64>(t_30, N) - start_1) + 63) / 64;
   float t_1[64];
   u32 t_52_packed[32];
   float m[4]; ROWS m[r] = NEG_INF;

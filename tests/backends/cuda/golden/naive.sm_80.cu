@@ -1,5 +1,5 @@
-// naive for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=static,section=8,relax=true
-// naive: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=static,section=8,relax=true
+// naive for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=static,section=8,relax=true,pieces=0
+// naive: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=static,section=8,relax=true,pieces=0
 #define HELD_ROWS 4
 #define THREAD (int)threadIdx.x
 #pragma nv_diag_suppress 177, 550   // what a role does not use
@@ -73,9 +73,9 @@ extern "C" __global__ void __launch_bounds__(128, 2) naive_0(
   int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane) >> 2) + 8 * r;   // i
   const int t_2 = (N >> 6);  // floordiv(N, 64)
   const i64 t_6 = ((i64)64 * t_2);  // mul(t_2, 64)
-  const int start_0 = (int)(0);
-  const int windows_0 = ((int)greatest<i64>(0, t_6 - start_0) + 63) / 64;
-  const int start_1 = (int)(t_6);
+  const int start_0 = 0;
+  const int windows_0 = ((int)greatest<i64>(0, least<i64>(t_6, N) - start_0) + 63) / 64;
+  const int start_1 = (int)least<i64>(t_6, N);
   const int windows_1 = ((int)greatest<i64>(0, N - start_1) + 63) / 64;
   float t_1[64];
   u32 t_37_packed[32];

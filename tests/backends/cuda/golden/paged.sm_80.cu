@@ -1,5 +1,5 @@
-// paged for sm_80, made by tilec, emitter ampere; schedule warps=4,height=16,columns=64,stages=2,query=shared,blocks=2,order=static,section=8,relax=true
-// paged: schedule warps=4,height=16,columns=64,stages=2,query=shared,blocks=2,order=static,section=8,relax=true
+// paged for sm_80, made by tilec, emitter ampere; schedule warps=4,height=16,columns=64,stages=2,query=shared,blocks=2,order=static,section=8,relax=true,pieces=0
+// paged: schedule warps=4,height=16,columns=64,stages=2,query=shared,blocks=2,order=static,section=8,relax=true,pieces=0
 #define HELD_ROWS 2
 #define THREAD (int)threadIdx.x
 #pragma nv_diag_suppress 177, 550   // what a role does not use
@@ -93,10 +93,10 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
   const i64 t_43 = (t_42 >> 6);  // floordiv(t_42, 64)
   const i64 t_44 = (64 * t_43);  // mul(t_43, 64)
   const i64 t_45 = greatest<i64>(0, t_44);  // max(0, t_44)
-  const int start_0 = (int)(0);
-  const int windows_0 = ((int)greatest<i64>(0, t_45 - start_0) + 63) / 64;
-  const int start_1 = (int)(t_45);
-  const int windows_1 = ((int)greatest<i64>(0, t_42 - start_1) + 63) / 64;
+  const int start_0 = 0;
+  const int windows_0 = ((int)greatest<i64>(0, least<i64>(t_45, ((i64)P * MP)) - start_0) + 63) / 64;
+  const int start_1 = (int)least<i64>(t_45, ((i64)P * MP));
+  const int windows_1 = ((int)greatest<i64>(0, least<i64>(t_42, ((i64)P * MP)) - start_1) + 63) / 64;
   float t_5[32];
   u32 t_35_packed[16];
   float m[2]; ROWS m[r] = NEG_INF;

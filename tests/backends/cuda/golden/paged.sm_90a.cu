@@ -1,5 +1,5 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true
-// paged: schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=128
+// paged: schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=128
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -101,10 +101,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const i64 t_43 = (t_42 >> 7);  // floordiv(t_42, 128)
           const i64 t_44 = (128 * t_43);  // mul(t_43, 128)
           const i64 t_45 = greatest<i64>(0, t_44);  // max(0, t_44)
-          start_0 = (int)(0);
-          windows_0 = ((int)greatest<i64>(0, t_45 - start_0) + 127) / 128;
-          start_1 = (int)(t_45);
-          windows_1 = ((int)greatest<i64>(0, t_42 - start_1) + 127) / 128;
+          start_0 = 0;
+          windows_0 = ((int)greatest<i64>(0, least<i64>(t_45, ((i64)P * MP)) - start_0) + 127) / 128;
+          start_1 = (int)least<i64>(t_45, ((i64)P * MP));
+          windows_1 = ((int)greatest<i64>(0, least<i64>(t_42, ((i64)P * MP)) - start_1) + 127) / 128;
           if (windows_0 + windows_1 == 0) { start_1 = (int)(((i64)P * MP)); windows_1 = 1; }
         }
         wait(shared + 213232 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);

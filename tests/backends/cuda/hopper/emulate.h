@@ -209,6 +209,9 @@ template<class... C> inline void copy_in(u32 to, const TensorMap* map, u32 full,
   copy.due = now + (draw(4) ? draw(100) : draw(4000));   // most arrive soon
   copies.push_back(copy);
 }
+template<class... C> inline void copy_ahead(const TensorMap* map, C... c) {
+  if ((int)sizeof...(c) != map->description->rank) fail("a copy has another rank than its map");
+}
 template<class... C> inline void copy_out(const TensorMap* map, u32 from, C... c) {
   const Copy copy{from, map->description, 0, {c...}, 0};
   leaving[threadIdx.x].push_back([copy] {

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilec.backends.cuda.hopper.launch import blocks, section
+from tilec.backends.cuda.hopper.launch import blocks
+from tilec.backends.cuda.hopper.sections import section
 from tilec.backends.cuda.hopper.source import CopyMap, Launched, Source
 from tilec.scalar import Number
 

@@ -42,6 +42,7 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("alibi", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 32, "E": 32}, {"columns": 32}),
     ("alibi", "bf16", {"B": 1, "H": 2, "M": 300, "N": 300, "D": 32, "E": 32}, {"columns": 64}),
     ("mla", "bf16", {"B": 1, "H": 2, "M": 64, "N": 100, "C": 64, "R": 32}, {"columns": 32}),
+    ("sink", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 32, "E": 32}, {"columns": 32}),
     ("pair_bias", "bf16", {"B": 2, "H": 1, "N": 70, "D": 32, "E": 32}, {"columns": 32}),
     (
         "paged",
@@ -262,6 +263,18 @@ def test_small_problems_have_a_warpgroup_each() -> None:
     assert sources[0].plan.schedule.warpgroups == 1
     got = running.run(kernel, arrays, "bf16", sizes, processors=1)
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
+def test_a_sink_may_have_stale_maxima() -> None:
+    sizes = {"B": 1, "H": 3, "M": 70, "N": 200, "D": 32, "E": 32}
+    kernel, arrays = prepared("sink", "f16", sizes)
+    _, sources = running.tiles(kernel, "f16", sizes, columns=32)
+    assert "__builtin_expect" in sources[0].text
+    for scale in (1.0, 20.0):
+        arrays["s"][:] = (-np.inf, -scale, scale)
+        got = running.run(kernel, arrays, "f16", sizes, columns=32)
+        for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+            assert running.error(g, r) < LIMIT["f16"]
 
 
 def test_growing_maxima_take_the_exact_block() -> None:

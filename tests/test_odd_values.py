@@ -1,0 +1,90 @@
+"""NaN, infinities and numbers whose differences overflow, among the scores of a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilec
+
+TEXT = """
+kernel watched(Q[M, D], K[N, D], V[N, E]) -> O[i, e], L[i], P[i, j], A[j], R[i, e]:
+    S = sum[d](Q[i, d] * K[j, d])
+    S = S if j != 3 else -inf
+    P = softmax[j](S)
+    O = sum[j](P * V[j, e])
+    L = logsumexp[j](S)
+    A = mean[i](P)
+    R = sum[j]((P if j != 20 else 0) * V[j, e])
+"""
+ROWS = 5
+
+
+@pytest.fixture(scope="module")
+def kernel() -> tilec.Kernel:
+    """Attention that shows its weights, in many small tiles."""
+    return tilec.compile(TEXT, target="cpu", tile={"i": 8, "j": 8})
+
+
+def check(kernel: tilec.Kernel, scores: dict[int, float], values: dict[int, float]) -> None:
+    """The scores of some keys, and the values of some keys, in all rows but the last, whose scores are the negatives."""
+    q, k = np.ones((ROWS, 1), np.float32), np.zeros((40, 1), np.float32)
+    v = np.ones((40, 2), np.float32)
+    q[-1] = -1
+    for j, x in scores.items():
+        k[j] = x
+    for j, x in values.items():
+        v[j] = x
+    with np.errstate(all="ignore"):
+        want, got = kernel.reference(q, k, v), kernel(q, k, v)
+    for o, w, g in zip(kernel.outputs, want, got, strict=True):
+        np.testing.assert_allclose(
+            g, w, atol=2e-6, rtol=1e-6, err_msg=f"{o.name} {scores} {values}"
+        )
+
+
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        {10: NAN, 30: INF},  # the maximum is beyond all that was seen when NaN came
+        {30: NAN, 10: INF},
+        {10: NAN, 30: 3e38},
+        {20: INF},
+        {20: INF, 21: INF},
+        {20: -INF, 5: -INF},
+        {3: INF},  # masked
+        {3: NAN, 12: 2.0},
+        dict.fromkeys(range(40), -INF),
+    ],
+)
+def test_a_row_with_odd_scores(kernel: tilec.Kernel, scores: dict[int, float]) -> None:
+    check(kernel, scores, {})
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_only_what_is_masked_keeps_values_out(kernel: tilec.Kernel, value: float) -> None:
+    check(kernel, {12: 2.0}, {3: value})
+    check(kernel, {12: 3.4e38}, {3: value})
+    check(kernel, {12: 3.4e38}, {30: value})  # a weight that is 0 by underflow
+    check(kernel, {12: 3.4e38, 5: -3.4e38}, {5: value})
+    check(kernel, {12: -INF}, {12: value})
+
+
+def test_infinities_of_both_signs_in_one_sum() -> None:
+    """In a sum of many terms they give NaN, in whichever windows they are; in `+` a -inf absorbs the other."""
+    sums = "kernel f(A[M, N], B[M, N]) -> O[i], P[i, j]:\n    O = sum[j](A[i, j])\n"
+    sums += "    P = A[i, j] + B[i, j]\n"
+    products = "kernel f(A[M, N], B[M, N]) -> O[i, t], P[i, t]:\n    axis t < M\n"
+    products += "    O = sum[j](A[i, j] * B[t, j])\n"
+    products += "    P = sum[j](A[i, j] * B[t, j]) + sum[j](B[i, j] * A[t, j])\n"
+    a, b = (np.ones((5, 40), np.float32) for _ in range(2))
+    a[0, 1], a[0, 30], a[1, 3], b[2, 4], b[1, 3] = INF, -INF, INF, -INF, -INF
+    for text in (sums, products):
+        for tile in ({"i": 8, "j": 4}, {}):
+            kernel = tilec.compile(text, target="cpu", tile=tile)
+            with np.errstate(all="ignore"):
+                for want, got in zip(kernel.reference(a, b), kernel(a, b), strict=True):
+                    np.testing.assert_allclose(got, want, rtol=1e-6)
