@@ -277,7 +277,9 @@ def generate(
 def compiled(code: Code) -> list[nvrtc.Compiled]:
     """The cubin of each unit, from the cache on disk where it is there. Units are compiled at the same time."""
     with ThreadPoolExecutor(len(code.units)) as pool:
-        return list(pool.map(lambda unit: _compiled(unit.text, code.arch), code.units))
+        return list(
+            pool.map(_compiled, [u.text for u in code.units], [code.arch] * len(code.units))
+        )
 
 
 def _compiled(text: str, arch: str) -> nvrtc.Compiled:
