@@ -11,7 +11,7 @@ class Target:
 
     `rows` and `columns` are the default extents of the row axis and of a streamed axis, `elements` that of the last
     axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
-    is an error. `narrow`: the columns of a tile of few rows.
+    is an error. `narrow`: the columns of a tile that has no more rows than `lanes`.
     """
 
     name: str
@@ -32,7 +32,7 @@ CPU = Target(
     elements=1024,
     cache=1 << 20,
     limit=64 << 20,
-    narrow=32,
+    narrow=256,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
 CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)
