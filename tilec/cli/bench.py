@@ -52,6 +52,7 @@ def bench(
     set_: options.Set = None,
     target: options.Target = None,
     tile: options.Tile = None,
+    schedule: options.Schedule = None,
     input_: Annotated[
         str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
     ] = None,
@@ -84,7 +85,7 @@ def bench(
     """
     from tilec.cli.run import arguments_of
 
-    kernel = options.load(file, target, tile)
+    kernel = options.load(file, target, tile, schedule)
     scalars = options.scalars(set_)
     arrays = arguments_of(kernel, input_, size, dtype, seed)
     facts, runners = _compared(kernel, arrays, scalars, peer or [], only, seconds)
