@@ -301,6 +301,17 @@ def test_bench_times_and_checks(tile, monkeypatch):
     assert "recognised as: causal" in out
 
 
+def test_bench_says_where_times_are_uneven(tile, monkeypatch):
+    Path("jumps.py").write_text(
+        "import itertools, time\ncalls = itertools.count()\n"
+        "def run(q, k, v):\n    time.sleep(0.03 if next(calls) % 3 else 0)\n    return q[..., :1] @ v[..., :1, :]\n"
+    )
+    monkeypatch.syspath_prepend(".")
+    _, out, _ = tile("bench", "causal.tile", "--seconds", "0", "--peer", "jumps:run", "--only", "j")
+    assert "uneven times" in out
+    assert out.rstrip().endswith("jumps:run")
+
+
 def test_ir_writes_a_page_and_a_graph(tile):
     status, _, err = tile("ir", "causal.tile", "--html", "x.html")
     assert (status, "wrote x.html" in err) == (0, True)

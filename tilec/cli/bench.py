@@ -27,6 +27,8 @@ COMPARED = 1 << 29
 """Scores up to which all heads are compared with float64."""
 EXACT = 400_000_000
 """Operations up to which the interpreter gives the exact result, where no formula does."""
+UNEVEN = 2.0
+"""Times the best run: a median above it says more of the machine than of the code."""
 
 
 @dataclass
@@ -344,6 +346,9 @@ def _table(facts: Mapping[str, Any], runners: Sequence[Runner]) -> Iterator[str]
         )
     if all(r.error is None for r in runners):
         yield "no errors: the float64 reference would take too long; give smaller sizes"
+    uneven = [r.name for r in runners if r.times and r.seconds > UNEVEN * min(r.times)]
+    if uneven:
+        yield f"uneven times, medians mean little (is the machine busy?): {', '.join(uneven)}"
 
 
 def _against(theirs: float, ours: float) -> str:
