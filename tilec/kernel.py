@@ -439,7 +439,7 @@ class Kernel:
             )
         from tilec.backends.cuda import target as cuda
 
-        return cuda.source(self.gpu_code(dtype=dtype, **sizes), target)
+        return cuda.source(self.gpu_code(dtype=dtype, called=False, **sizes), target)
 
     def gpu_code(self, *, dtype: DType | None = None, called: bool = False, **sizes: int) -> Code:
         """The CUDA text for a GPU, and what its kernels take. Untyped tensors are f16 unless `dtype` says otherwise.
