@@ -1,6 +1,6 @@
 """Attention on the CPU beside PyTorch and beside itself, in alternating runs.
 
-    python benchmarks/cpu_sdpa.py [--table sdpa,threads,heads,strided,variants] [--sizes 512,2048] [--dims 64,128]
+    python benchmarks/cpu_sdpa.py [--table sdpa,threads,heads,strided,decode,variants] [--sizes 512,2048] [--dims 64,128]
         [--dtypes f32,bf16] [--heads 2] [--threads 1] [--quick] [--json FILE]
 
 Prints for each case the time, how many times faster than what stands beside it (above 1: tilec is faster; `near`, `dense`
@@ -65,7 +65,13 @@ def line(case: Case, row: dict[str, Any]) -> str:
     ms = "  ".join(f"{n} {x:8.2f} ms" for n, x in row["ms"].items())
     ratios = "  ".join(f"{n} x{x:.2f}" for n, x in row["ratio"].items())
     peak, error = 100 * row["of_peak"], row["error"]["tilec"]
-    return f"{case!s:28s} {ms}   {ratios}   {peak:3.0f} %   error {error:.1e}"
+    rates = row.get("GB/s")
+    share = f"{peak:3.0f} %"
+    if rates:
+        share = (
+            f"{rates['tilec']:.1f} GB/s, {100 * rates['tilec'] / rates['read']:.0f} % of reading"
+        )
+    return f"{case!s:28s} {ms}   {ratios}   {share}   error {error:.1e}"
 
 
 def kept(case: Case, row: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +88,7 @@ def kept(case: Case, row: dict[str, Any]) -> dict[str, Any]:
         "D": c.d,
         "N": c.n,
         "heads": c.h,
+        "key heads": c.heads,
         "threads": case.threads,
         **{k: _rounded(x) for k, x in row.items()},
         "date": time.strftime("%Y-%m-%d"),

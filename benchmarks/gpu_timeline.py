@@ -16,8 +16,7 @@ import dataclasses
 import os
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.gpu import build, measure, problem, timeline, timing  # noqa: E402
 from benchmarks.gpu.cells import Cell, cells  # noqa: E402
 from benchmarks.gpu.problem import Problem  # noqa: E402
+from tilec.errors import TilecError  # noqa: E402
 
 CALLS = 10
 
@@ -52,7 +52,11 @@ def main() -> None:
                 checked(cell, fields)
                 continue
             p = drawn(cell, args.documents)
-            shown(p, fields, schedule)
+            try:
+                shown(p, fields, schedule)
+            except TilecError as e:
+                print(f"{cell.kind} {schedule}: {e}")
+                continue
             for change in args.replace:
                 with edited(lambda text, change=change: replaced(text, change)):
                     shown(p, fields, f"{schedule} with {change}")
@@ -86,15 +90,21 @@ def shown(p: Problem, fields: dict[str, object], schedule: str) -> None:
         for _ in range(CALLS):
             run()
         torch.cuda.synchronize()
-    times: dict[str, list[float]] = defaultdict(list)
-    for event in profile.events() or []:
-        times[event.name].append(event.device_time)
-    each = "  ".join(f"{n[:28]} {sorted(t)[len(t) // 2]:.1f}" for n, t in times.items())
+    each = "  ".join(in_turn(profile.events() or []))
     kept = p.kept()
     print(
         f"{cell.kind} {schedule}: call {1e3 * whole:.1f} us, kernels {each}; blocks kept {kept:.4f}; error {error:.1e}"
     )
     sys.stdout.flush()
+
+
+def in_turn(events: Sequence[Any]) -> Generator[str]:
+    """The kernels of a call in their order, and the median time of each in microseconds. Two may have the same name."""
+    ran = sorted((e for e in events if e.device_time > 0), key=lambda e: e.time_range.start)
+    count = len(ran) // CALLS
+    for n in range(count):
+        times = sorted(e.device_time for e in ran[n::count])
+        yield f"{ran[n].name[:28]} {times[len(times) // 2]:.1f}"
 
 
 def fast_unit(code: Any) -> Any:
@@ -110,7 +120,7 @@ def checked(cell: Cell, fields: dict[str, object]) -> None:
 
     kernel = tilec.compile(cell.program, target=cell.target, schedule=fields or None)
     unit = fast_unit(build.code_of(kernel, cell))
-    made = nvrtc.compile(timeline.marked(unit.text).text, "sm_90a")
+    made = nvrtc.compile(timeline.marked(unit.text, 0).text, "sm_90a")
     print(cell.kind, made.usage, made.warnings)
 
 
@@ -125,12 +135,9 @@ def replaced(text: str, change: str) -> str:
 
 
 @contextmanager
-def edited(edit: Callable[[str], str]) -> Generator[dict[str, Any]]:
-    """Has the fast kernels that are loaded made of other texts; holds the kernels by name."""
-    from tilec.backends.cuda import execute, launch, target
-
-    kept: dict[str, Any] = {}
-    loading = launch.load
+def edited(edit: Callable[[str], str]) -> Generator[None]:
+    """Has the fast kernels that are loaded made of other texts."""
+    from tilec.backends.cuda import execute, target
 
     def compiled(code: Any) -> Any:
         if not code.fast:
@@ -140,42 +147,32 @@ def edited(edit: Callable[[str], str]) -> Generator[dict[str, Any]]:
         units = tuple(changed if u is unit else u for u in code.units)
         return target.compiled(dataclasses.replace(code, units=units))
 
-    def load(*given: Any) -> Any:
-        out = loading(*given)
-        kept.update({k.name: k for k in out})
-        return out
-
-    execute.compiled, launch.load = compiled, load
+    execute.compiled = compiled
     try:
-        yield kept
+        yield
     finally:
-        execute.compiled, launch.load = target.compiled, loading
+        execute.compiled = target.compiled
 
 
 def cycles(p: Problem, fields: dict[str, object]) -> str:
     """The table of a kernel."""
     import numpy as np
     import torch
-    from cuda.bindings import driver
 
     made: list[timeline.Marked] = []
+    room = torch.zeros(timeline.WORDS, dtype=torch.int32, device="cuda")
 
     def marked(text: str) -> str:
-        made.append(timeline.marked(text))
+        made.append(timeline.marked(text, room.data_ptr()))
         return made[-1].text
 
-    with edited(marked) as kept:
+    with edited(marked):
         run = measure.call_of(p, build.Built(fields, ""))
         run()
-        torch.cuda.synchronize()
-        name = next(n for n in kept if f" {n}(" in made[0].text)
-        module = done(driver.cuFuncGetModule(driver.CUfunction(kept[name].function.ptr)))
-        place, size = done(driver.cuModuleGetGlobal(module, timeline.NAME.encode()))
-        done(driver.cuMemsetD8(place, 0, size))
+        room.zero_()
         run()
         torch.cuda.synchronize()
-        words = np.zeros(size // 4, np.uint32)
-        done(driver.cuMemcpyDtoH(words.ctypes.data, place, size))
+    words = room.cpu().numpy().view(np.uint32)
     rooms = words.reshape(timeline.BLOCKS, timeline.GROUPS, -1)
     lines = list[str]()
     for group in range(timeline.GROUPS):
@@ -194,13 +191,6 @@ def cycles(p: Problem, fields: dict[str, object]) -> str:
     run_1 = timeline.notes(rooms[0, 0].tolist())[:400]
     lines += [f"{t - run_0[0][1]:8d}  {made[0].names[k]}" for k, t in run_1]
     return "\n".join([*lines, "", made[0].text])
-
-
-def done(result: Any) -> Any:
-    """What a call of the driver gives."""
-    status, *values = result
-    assert int(status) == 0, status
-    return values[0] if len(values) == 1 else values or None
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from tilec.ir import (
     Grid,
     If,
     Kernel,
+    Load,
     Map,
     Op,
     Operand,
@@ -139,7 +140,7 @@ class _Grid:
 
     def reference(self, slot: int, live: list[_Block]) -> Reference | None:
         """The proof that a carried maximum is only a reference, or None."""
-        shape = _shape(live[0], slot)
+        shape = _shape(live[0], slot, self.defs)
         if shape is None:
             return None
         powers: tuple[float, ...] | None = None
@@ -199,9 +200,8 @@ def _is_maximum(b: _Block, slot: int) -> bool:
     return isinstance(part, Reduce) and part.fn == "maxnum"
 
 
-def _shape(b: _Block, slot: int) -> Tree | None:
+def _shape(b: _Block, slot: int, defs: Mapping[str, Op]) -> Tree | None:
     """What is subtracted in the block's exponents, as an expression of the maximum; None where nothing is."""
-    defs = definitions(b.ops)
     new = str(b.yields[slot])
     for op in b.ops:
         if isinstance(op, Map) and op.fn == "sub" and isinstance(op.args[1], str):
@@ -218,10 +218,17 @@ def tree(x: Operand, hole: str, defs: Mapping[str, Op]) -> Tree | None:
     op = defs.get(x) if isinstance(x, str) else None
     if op is None:
         return x
-    if not isinstance(op, Map):
+    parts = [tree(y, hole, defs) for y in operands(op)]
+    known = tuple(p for p in parts if p is not None)
+    if len(known) < len(parts):
         return None
-    parts = [tree(y, hole, defs) for y in op.args]
-    return None if any(p is None for p in parts) else (op.fn, *(p for p in parts if p is not None))
+    match op:
+        case Map():
+            return (op.fn, *known)
+        case Load() if not any(map(_mentions, known)):
+            return x
+        case _:
+            return None
 
 
 def _mentions(t: Tree) -> bool:

@@ -156,9 +156,7 @@ def prepare(
     if on_gpu(target):
         from tilec.backends.cuda import target as cuda
 
-        cuda.compiled(
-            cuda.code_for(kernel, target, schedule, cuda.Online(*online) if online else None)
-        )
+        cuda.prepare(kernel, target, schedule, cuda.Online(*online) if online else None)
     elif target == "cpu":
         from tilec.backends.cpu.target import compile
 

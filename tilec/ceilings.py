@@ -129,9 +129,7 @@ def gpu(target: str) -> str | None:
         return None
     device = launch.current_device()
     number = launch.capability(device)
-    if wanted is not None and not (
-        arch.runs_on(wanted, number) or arch.translates_to(wanted, number)
-    ):
+    if wanted is not None and not arch.takes(wanted, number):
         return None
     from tilec.backends.cuda import ceilings as cuda
 

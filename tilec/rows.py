@@ -2,7 +2,8 @@
 
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
 same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
-pass `steady` then sees that the keys of a tile are the same for all its rows.
+pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
+keys.
 """
 
 from __future__ import annotations
@@ -18,20 +19,17 @@ from tilec.passes.tile import row_axis
 from tilec.scalar import Number, evaluate
 from tilec.target import Target
 
-FEW = 16
-"""Rows up to which a tile is narrow."""
-
 
 @dataclass(frozen=True)
 class Rows:
-    """Tile extents that put another axis in the rows, and the dimensions that must be numbers for it."""
+    """Tile extents for a single position on the usual row axis, and the dimensions that must be numbers for it."""
 
     extents: Mapping[str, int]
     dims: tuple[str, ...]
 
 
 def choose(kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
-    """The rows for a kernel in groups (after `online`); None where the usual axis does. `sizes`: scalar arguments, too."""
+    """The rows for a kernel in groups (after `online`); None where the usual tile does. `sizes`: scalar arguments, too."""
     found = [
         _Chooser(kernel, op, streams, sizes).rows(target)
         for op in kernel.body
@@ -64,11 +62,11 @@ class _Chooser:
             if length > best[0]:
                 best = length, axis, tuple(dict.fromkeys(self.dims))
         length, axis, dims = best
-        if length == 1:
-            return None
         streamed = {f.axis for f in self.streams}
         columns = {a: target.narrow for a in streamed if target.narrow and len(streamed) == 1}
-        extents = {axis: length, usual: 1} | (columns if length <= FEW else {})
+        if length == 1 and not columns:
+            return None
+        extents = {axis: length, usual: 1} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
 
     def extent(self, axis: str) -> int:

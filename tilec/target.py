@@ -11,8 +11,9 @@ class Target:
 
     `rows` and `columns` are the default extents of the row axis and of a streamed axis, `elements` that of the last
     axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
-    is an error. `narrow`: the columns of a tile of few rows. `near`: bytes of a window of one streamed operand, in the
-    type of the arithmetic, that a core has next to it; the default columns are halved once where that makes it fit.
+    is an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
+    streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
+    where that makes it fit.
     """
 
     name: str
@@ -34,7 +35,7 @@ CPU = Target(
     elements=1024,
     cache=1 << 20,
     limit=64 << 20,
-    narrow=32,
+    narrow=256,
     near=28 << 10,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)

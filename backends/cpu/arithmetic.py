@@ -338,6 +338,21 @@ class Arithmetic:
             out = [self.shuffle(a, b, order) for a, b in pairs for order in (low, high)]
         return out
 
+    def sums(self, rows: Sequence[Value]) -> Value:
+        """The sum of the lanes of each of n vectors of n lanes (a power of two), as one vector."""
+        n, out = len(rows), list(rows)
+        width = n // 2
+        # Each step adds the halves of groups of lanes, of two vectors at once; which vector a lane is of is a bit of
+        # its number from then on, the most significant one first.
+        while width:
+            low = [k if k // width % 2 == 0 else n + k - width for k in range(n)]
+            high = [k + width if k // width % 2 == 0 else n + k for k in range(n)]
+            half = len(out) // 2
+            pairs = zip(out[:half], out[half:], strict=True)
+            out = [self.add(self.shuffle(a, b, low), self.shuffle(a, b, high)) for a, b in pairs]
+            width //= 2
+        return out[0]
+
     # ---- intrinsics
 
     def intrinsic(self, name: str, *xs: Value, result: Any = None) -> Value:

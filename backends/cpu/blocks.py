@@ -12,15 +12,13 @@ from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.memory import gather
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES, VOID, constant
+from tilec.backends.cpu.vector import BYTES
 from tilec.ir import Load
 
 LINE = 64
 """Bytes of a cache line."""
 NEAR = 32 << 10
 """Bytes of a block up to which the hardware keeps up by itself."""
-READ, IN_L2, DATA = 0, 2, 1
-"""The arguments of LLVM's prefetch."""
 UNROLL = 4
 """Vectors that a copy moves at a time."""
 
@@ -166,9 +164,8 @@ class Blocks:
         if window.extent * row <= NEAR:
             return
         size = e.mul(window.count, row)
-        hints = [constant("i32", x) for x in (READ, IN_L2, DATA)]
 
         def line(i: Any, _: list[Any]) -> None:
-            e.call_function("llvm.prefetch.p0", VOID, e.at(address, i, 1), *hints)
+            e.prefetch(e.at(address, i, 1), near=False)
 
         e.loop(0, size, LINE, [], line, name="prefetch")

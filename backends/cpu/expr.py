@@ -27,7 +27,7 @@ from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant, is_value, lanes_of
 from tilec.dtypes import DType, kind
 from tilec.functions import DECAYING
-from tilec.ir import Absent, Cast, Edge, Load, Map, Op, Operand, Store
+from tilec.ir import Absent, Cast, Contract, Edge, Load, Map, Op, Operand, Store
 
 ABSENT_BITS: dict[str, tuple[Kind, int]] = {
     "f32": ("i32", 0x7FA5C3A5),
@@ -67,6 +67,8 @@ class Evaluator:
         self.memory = Memory(e, kernel, self.float, self.slots)
         self.aside: dict[str, tuple[str, ...]] = {}
         self.computing: frozenset[str] = frozenset()
+        self.consecutive: frozenset[str] = frozenset()
+        """Loads whose elements are known to be consecutive along the vector axis."""
         self.memo: list[dict[object, Any]] = [{}]
 
     # ---- what a name is
@@ -275,6 +277,14 @@ class Evaluator:
         a = e.convert(a, self.float)
         return storage.rounded(e, a, to)
 
+    def late(self, op: Contract) -> bool:
+        """Whether a contraction's sum is made before it is added to what it starts from: -inf absorbs an infinite sum."""
+        if op.init is None or not isinstance(op.init, str) or op.result.type.dtype == "i64":
+            return False
+        if self.facts.finite(op.init, -1) and self.facts.finite(op.init, 1):
+            return False
+        return not self.small or op.result.name in self.lossy
+
     # ---- positions
 
     def clamped(self, axis: str, p: Point) -> tuple[Any, ...]:
@@ -361,10 +371,30 @@ class Evaluator:
 
     def load(self, op: Load, p: Point) -> Val:
         """Elements of a tensor."""
-        out = self.memory.read(op.tensor, self.index(op, p), self.near(op, p))
+        if op.result.name in self.consecutive and p.vector and p.vector == op.index[-1]:
+            window = self.window(p.vector)
+            out = self.memory.along(op.tensor, self.row(op, p), p.at[p.vector], window.count)
+        else:
+            out = self.memory.read(op.tensor, self.index(op, p), self.near(op, p))
         if self.kind(op.result.name) != "i32":
             return out
         return Val(tuple(self.e.convert(x, "i32") for x in out.parts))
+
+    def row(self, op: Load, p: Point) -> Any:
+        """Where the row of a load begins whose elements are consecutive along its last index, an axis of known length."""
+        *others, last = op.index
+        assert isinstance(last, str)
+        at = {a: p.at.get(a) for y in others for a in self.axes(y)}
+        key = ("row", op.result.name, *(_identity(x) for x in at.values()))
+        for table in reversed(self.memo):
+            if key in table:
+                return table[key]
+        index = [(self.value(x, p).parts[0], x in self.kernel.extents) for x in others]
+        window = self.window(last)
+        out = self.memory.row(op.tensor, [*index, (self.e.index(window.first), True)], window.count)
+        self.memo[-1][key] = out
+        self.memo[-1][("alive", key)] = p
+        return out
 
     def store(self, op: Store, p: Point) -> None:
         """Writes a value to a tensor."""

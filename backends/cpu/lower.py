@@ -15,7 +15,7 @@ from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.task import Task
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
-from tilec.backends.cpu.ways import EXACT, FEW, USUAL, ways
+from tilec.backends.cpu.ways import EXACT, FEW, USUAL, is_narrow, ways
 from tilec.ir import Grid, Kernel
 
 TASK = (POINTER, POINTER, KINDS["i64"])
@@ -45,7 +45,7 @@ def lower(kernel: Kernel, machine: Machine, way: str = USUAL, placed: bool = Fal
         module.add_named_metadata(PLACES, ["from"])
     context, facts = Context(kernel), Facts(kernel)
     grids = [op for op in kernel.body if isinstance(op, Grid)]
-    found = tuple(ways(grid, facts.modes(grid)) for grid in grids)
+    found = tuple(ways(grid, facts.modes(grid), machine.lanes) for grid in grids)
     most = 0
     for n, (grid, own) in enumerate(zip(grids, found, strict=True)):
         if way not in own:
@@ -54,7 +54,8 @@ def lower(kernel: Kernel, machine: Machine, way: str = USUAL, placed: bool = Fal
         exact = way == EXACT if paired else facts.modes(grid)[0]
         f = function(module, f"task_{n}", TASK, KINDS["i64"], internal=way != EXACT)
         watch = paired and not exact
-        task = Task(facts, context, Emit(f, machine), grid, n, exact, watch, way == FEW)
+        few = way == FEW or is_narrow(grid, machine.lanes)
+        task = Task(facts, context, Emit(f, machine), grid, n, exact, watch, few)
         most = max(most, task.emit())
         worker = Emit(function(module, f"worker_{n}", TASK[:2]), machine)
         _worker(worker, f, context, n if watch else None)

@@ -15,10 +15,12 @@ from tilec.backends.cpu.context import Key
 from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.points import Val
 from tilec.backends.cpu.vector import (
+    BYTES,
     KINDS,
     POINTER,
     Emit,
     Kind,
+    constants,
     is_value,
     lanes_of,
     type_of,
@@ -100,6 +102,29 @@ class Memory:
             lambda: [self._element(tensor, index, part) for part in range(n)],
         )
         return Val(tuple(parts))
+
+    def row(self, tensor: str, index: Sequence[tuple[Any, bool]], count: int) -> Any:
+        """The address of `count` consecutive elements; of as many zeros where they do not exist."""
+        e, size = self.e, BYTES[storage.MEMORY[self.dtype_of(tensor)]]
+        offset, inside = self.address(tensor, index)
+        address = e.at(self.slots["pointer", tensor], offset, size)
+        return (
+            address if inside is None else e.builder.select(inside, address, e.zeros(count * size))
+        )
+
+    def along(self, tensor: str, row: Any, at: Any, count: int) -> Val:
+        """A vector of a row's elements from `at` on. One that does not fit the row is at a known place; its last lanes
+        repeat the last element."""
+        e, raw = self.e, storage.MEMORY[self.dtype_of(tensor)]
+        if not isinstance(at, int) or at + e.lanes <= count:
+            x = e.read(raw, row, at, e.lanes)
+        elif count < e.lanes:
+            x = e.gather(raw, row, constants("i64", [min(n, count - 1) for n in range(e.lanes)]))
+        else:
+            last = e.read(raw, row, count - e.lanes, e.lanes)
+            lanes = [min(at + n, count - 1) - (count - e.lanes) for n in range(e.lanes)]
+            x = e.shuffle(last, last, lanes)
+        return Val((self._widen(tensor, x),))
 
     def _vector(self, tensor: str, offset: Any, part: int) -> Any:
         """One part of a load, of consecutive elements."""

@@ -11,7 +11,8 @@ from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import absorbing_sum, kind_for, product
 from tilec.backends.cpu.plan import Axes, Stage
 from tilec.backends.cpu.points import Point, Val
-from tilec.backends.cpu.registers import Dots, Product, row_tiles, rows_for
+from tilec.backends.cpu.registers import Product, row_tiles, rows_for
+from tilec.backends.cpu.streams import Streams
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import Emit, Kind, constant
 from tilec.ir import Contract, Map, Operand, Reduce, operands
@@ -29,11 +30,15 @@ class Nests:
         self, ev: Evaluator, lane: str | None, vectors: int, few: str | None = None
     ) -> None:
         self.ev, self.e, self.lane, self.vectors, self.few = ev, ev.e, lane, vectors, few
+        self.streams = Streams(ev, few)
 
     def emit(self, stage: Stage, panel: Any | None) -> None:
         """The nest of one stage."""
         self.ev.computing = frozenset(stage.kept)
-        self.nest(stage, panel)
+        if stage.alone and stage.root is not None:
+            self.streams.emit(stage.root)
+        else:
+            self.nest(stage, panel)
         self.ev.computing = frozenset()
 
     def nest(self, stage: Stage, panel: Any | None) -> None:
@@ -50,8 +55,7 @@ class Nests:
             if vector in overs:
                 self.around(stage, kept, Point({}), lambda p: self.across(stage, overs, vector, p))
                 return
-            parts = self.parts(stage, vector)
-            self.each_vector(vector, parts, Point({}), lambda p: self.along(stage, kept, overs, p))
+            self.each_vector(vector, Point({}), lambda p: self.along(stage, kept, overs, p))
 
     def along(self, stage: Stage, kept: Axes, overs: Axes, p: Point) -> None:
         """The loops of a nest whose vector axis is settled."""
@@ -69,17 +73,7 @@ class Nests:
             return others[-1]
         return next((a for a in reversed(wide) if a in (kept or domain)), None)
 
-    def parts(self, stage: Stage, vector: str | None) -> int:
-        """Vectors to take at a time, so that there are enough sums to add to in turn."""
-        if stage.root is None or self.few is None or vector is None:
-            return 1
-        count = self.ev.window(vector).count
-        fits = [n for n in (8, 4, 2) if isinstance(count, int) and count % (n * self.e.lanes) == 0]
-        return fits[0] if fits else 1
-
-    def each_vector(
-        self, vector: str | None, parts: int, p: Point, body: Callable[[Point], None]
-    ) -> None:
+    def each_vector(self, vector: str | None, p: Point, body: Callable[[Point], None]) -> None:
         """Runs along the vector axis of what is not in panels."""
         if vector is None:
             body(p)
@@ -87,10 +81,10 @@ class Nests:
 
         def step(i: Any, _: list[Any]) -> None:
             with self.ev.scope():
-                body(Point({**p.at, vector: i}, vector, parts))
+                body(Point({**p.at, vector: i}, vector))
 
         count = self.ev.window(vector).count
-        self.e.loop(0, count, self.e.lanes * parts, [], step, name=vector)
+        self.e.loop(0, count, self.e.lanes, [], step, name=vector)
 
     def across(self, stage: Stage, overs: Axes, vector: str, p: Point) -> None:
         """A point of the kept axes, where reductions run along the vector axis: a total per lane, combined at the end."""
@@ -170,8 +164,7 @@ class Nests:
     def point(self, stage: Stage, p: Point, totals: Sequence[Any]) -> list[Any]:
         """One point of the domain; gives the totals with its values added."""
         if stage.root is not None:
-            value = self.dots(stage.root, p) or self.contraction(stage.root, p)
-            self.ev.define(stage.root.result.name, p, value)
+            self.ev.define(stage.root.result.name, p, self.contraction(stage.root, p))
         totals = self.reduced(stage, [p], totals)
         self.finish(stage, [p])
         return totals
@@ -305,7 +298,7 @@ class Nests:
             stage = Stage(tile.axes)
 
             def block(p: Point) -> None:
-                self.each_vector(vector, 1, p, lambda q: ev.write_tile(tile, q, ev.value(x, q)))
+                self.each_vector(vector, p, lambda q: ev.write_tile(tile, q, ev.value(x, q)))
 
             with ev.scope():
                 self.around(stage, rest, Point({}), block)
@@ -358,29 +351,10 @@ class Nests:
 
     # ---- contractions
 
-    def dots(self, op: Contract, p: Point) -> Val | None:
-        """Inner products of as many rows as a vector has lanes; None where rows are not consecutive."""
-        v = p.vector
-        tiles = [self.ev.held.get(x) if isinstance(x, str) else None for x in (op.x, op.y)]
-        rows = [t for t in tiles if isinstance(t, Tile) and v in t.axes]
-        ones = [t for t in tiles if isinstance(t, Tile) and v not in t.axes]
-        if v is None or p.parts != 1 or len(op.over) != 1 or len(rows) != 1 or len(ones) != 1:
-            return None
-        (axis,), (row,), (one,) = op.over, rows, ones
-        window = self.ev.window(axis)
-        if not isinstance(window.count, int) or window.count % self.e.lanes:
-            return None
-        for t in (row, one):
-            if t.lane or t.marked or t.kind != self.ev.float or t.strides.get(axis) != 1:
-                return None
-        sums = Dots(row, one, axis, v).total(self.e, p, window.count, self.ev.window(v).count)
-        (start,) = self.start(op, p)
-        return self.ended(op, p, [self.e.add(start, sums)])
-
     def start(self, op: Contract, p: Point) -> list[Any]:
         """What a contraction's sum starts from."""
         zero = self.splat(kind_for(op.result.type.dtype, self.ev.float), 0, p)
-        return zero if op.init is None or self.late(op) else self.initial(op, zero, p)
+        return zero if op.init is None or self.ev.late(op) else self.initial(op, zero, p)
 
     def initial(self, op: Contract, sums: Sequence[Any], p: Point) -> list[Any]:
         """What a contraction adds to, alike the sums."""
@@ -388,18 +362,9 @@ class Nests:
         init, kind = self.ev.value(op.init, p), kind_for(op.result.type.dtype, self.ev.float)
         return [self.e.like(self.e.convert(init.part(n), kind), x) for n, x in enumerate(sums)]
 
-    def late(self, op: Contract) -> bool:
-        """Whether a contraction's sum is made before it is added to what it starts from: -inf absorbs an infinite sum."""
-        ev = self.ev
-        if op.init is None or not isinstance(op.init, str) or op.result.type.dtype == "i64":
-            return False
-        if ev.facts.finite(op.init, -1) and ev.facts.finite(op.init, 1):
-            return False
-        return not ev.small or op.result.name in ev.lossy
-
     def ended(self, op: Contract, p: Point, sums: Sequence[Any]) -> Val:
         """A contraction's result, from its sums."""
-        if not self.late(op):
+        if not self.ev.late(op):
             return Val(tuple(sums))
         pairs = zip(self.initial(op, sums, p), sums, strict=True)
         return Val(tuple(absorbing_sum(self.e, x, y) for x, y in pairs))

@@ -39,7 +39,7 @@ CHEAP = frozenset(
 
 @dataclass
 class Stage:
-    """One nest. `needs`: the stages that must be complete before it."""
+    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else."""
 
     domain: Axes
     root: Contract | None = None
@@ -47,6 +47,7 @@ class Stage:
     reduces: list[Reduce] = field(default_factory=list[Reduce])
     stores: list[Store] = field(default_factory=list[Store])
     needs: set[int] = field(default_factory=set[int])
+    alone: bool = False
 
     def roots(self) -> list[Operand]:
         """What is evaluated at each point."""
@@ -100,7 +101,8 @@ class Planner:
     """Makes the plan of one segment.
 
     `axes` gives the axes of an operand, `free` says of a name that it is positions and scalars only: it is computed
-    anew wherever it is used. `escaping` are the names that later parts of the program read.
+    anew wherever it is used. `escaping` are the names that later parts of the program read. `inline` gives the operands
+    of a contraction that are evaluated where it uses them; such a contraction has a stage of its own.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Planner:
         escaping: set[str],
         axes: Callable[[Operand], Axes],
         free: Callable[[Operand], bool],
+        inline: Callable[[Contract], list[Operand]] | None = None,
     ) -> None:
         self.lane, self.escaping, self.axes, self.free = lane, escaping, axes, free
         self.ops = _live(ops, escaping)
@@ -118,6 +121,9 @@ class Planner:
         self.scalars: list[Op] = []
         self.home: dict[str, int] = {}
         self.costs: dict[str, bool] = {}
+        contracts = [op for op in self.ops if isinstance(op, Contract)]
+        self.inline = {op.result.name: inline(op) if inline else [] for op in contracts}
+        self.way = self.on_the_way()
 
     def plan(self) -> Segment:
         """The plan."""
@@ -159,11 +165,29 @@ class Planner:
         name, domain = op.result.name, op.result.type.axes
         self.share(operands(op), domain)
         least = self.after(operands(op), domain)
+        if name in self.way:
+            return
         if least >= 0:
             self.join(domain, least)
             self.home[name] = self.index
         elif not domain:
             self.scalars.append(op)
+
+    def on_the_way(self) -> set[str]:
+        """The values that only contractions use that evaluate them."""
+        kept = set(self.escaping)
+        found: set[str] = set()
+        for op in reversed(self.ops):
+            passed: list[Operand] = []
+            if isinstance(op, Contract):
+                passed = self.inline[op.result.name]
+            elif isinstance(op, (Load, Map, Cast)) and op.result.name in found - kept:
+                whole = set(op.result.type.axes)
+                passed = [x for x in operands(op) if whole and set(self.axes(x)) == whole]
+            names = {x for x in passed if isinstance(x, str)}
+            found |= names
+            kept |= {x for x in operands(op) if isinstance(x, str)} - names
+        return found - kept
 
     def reduction(self, op: Reduce) -> None:
         domain = _union([*map(self.axes, op.args), op.over])
@@ -177,9 +201,12 @@ class Planner:
         self.home[op.result.name] = self.index
 
     def contraction(self, op: Contract) -> None:
+        inline = self.inline[op.result.name]
         for x in (op.x, op.y):
-            self.complete(x)
-        self.new(op.result.type.axes).root = op
+            if x not in inline:
+                self.complete(x)
+        stage = self.new(op.result.type.axes)
+        stage.root, stage.alone = op, bool(inline)
         self.home[op.result.name] = self.index
 
     def share(self, xs: Iterable[Operand], domain: Axes) -> None:
@@ -206,9 +233,9 @@ class Planner:
         return max((self.ready(x, domain) for x in self.leaves(xs)), default=-1)
 
     def ready(self, x: str, domain: Axes) -> int:
-        same = set(self.stages[self.home[x]].domain) == set(domain) and not isinstance(
-            self.defs[x], Reduce
-        )
+        stage = self.stages[self.home[x]]
+        same = set(stage.domain) == set(domain) and not stage.alone
+        same = same and not isinstance(self.defs[x], Reduce)
         return self.home[x] + (not same)
 
     def leaves(self, xs: Iterable[Operand]) -> set[str]:
@@ -230,7 +257,8 @@ class Planner:
         for n in range(max(least, 0), len(self.stages)):
             stage = self.stages[n]
             agree = over is None or all(set(r.over) == set(over) for r in stage.reduces)
-            if set(stage.domain) == set(domain) and agree and not self.crosses(stage):
+            free = agree and not stage.alone and not self.crosses(stage)
+            if set(stage.domain) == set(domain) and free:
                 self.index = n
                 return stage
         return self.new(domain)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant
+from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
 UNROLL = 2
 """Steps of the summed axis per iteration."""
@@ -112,40 +112,6 @@ class Product:
             return [(start(p), 0) for p in points]
         base = start(points[0])
         return [(base, r * other.strides[self.row]) for r in range(len(points))]
-
-
-@dataclass(frozen=True)
-class Dots:
-    """Inner products of rows that are consecutive along the summed axis: a row of `rows` for each position on `vector`,
-    each times the one row of `one`."""
-
-    rows: Tile
-    one: Tile
-    axis: str
-    vector: str
-
-    def total(self, e: Emit, p: Point, length: int, count: Any) -> Any:
-        """The products for a vector of positions from the point's on; past `count`, the last one's once more."""
-        at, kind = {**p.at, self.axis: 0}, self.rows.kind
-        size, step = BYTES[kind], self.rows.strides[self.vector]
-        base = e.at(self.rows.base, self.rows.offset(e, {**at, self.vector: 0}, None), size)
-        other = e.at(self.one.base, self.one.offset(e, at, None), size)
-        last = e.add(count, -1)
-        starts = [
-            e.at(base, e.mul(e.min(e.add(p.at[self.vector], r), last), step), size)
-            for r in range(e.lanes)
-        ]
-
-        def body(k: Any, sums: list[Any]) -> list[Any]:
-            y = e.read(kind, other, k, e.lanes)
-            rows = [e.read(kind, start, k, e.lanes) for start in starts]
-            return [e.fma(x, y, total) for x, total in zip(rows, sums, strict=True)]
-
-        zero = [constant(kind, 0.0, e.lanes)] * e.lanes
-        out = e.transpose(e.loop(0, length, e.lanes, zero, body, name=self.axis))
-        while len(out) > 1:
-            out = [e.add(a, b) for a, b in zip(out[::2], out[1::2], strict=True)]
-        return out[0]
 
 
 def _stretches(e: Emit, begin: Any, end: Any) -> Iterator[tuple[Any, Any, int]]:

@@ -15,7 +15,7 @@ from tilec import scalar, text
 from tilec.backends.cpu import jit, pool
 from tilec.backends.cpu.context import ADDRESSES, Context
 from tilec.backends.cpu.view import View
-from tilec.backends.cpu.ways import EXACT, USUAL, choose, lane_axis, small
+from tilec.backends.cpu.ways import EXACT, USUAL, choose, row_axis, small
 from tilec.dtypes import SIZES
 from tilec.ir import Buffer, Grid, Kernel
 from tilec.scalar import Number
@@ -184,8 +184,8 @@ class Executable:
     def _job(self, number: int, tasks: int, near: bool, extents: Mapping[str, int]) -> _Job:
         """What runs a grid."""
         grid = self._grids[number]
-        lane = lane_axis(grid)
-        positions = min(extents[lane], dict(grid.axes)[lane]) if lane else 0
+        rows = row_axis(grid)
+        positions = min(extents[rows], dict(grid.axes)[rows]) if rows else 0
         ways = self._codes[USUAL].ways[number]
         code = self._in(choose(ways, near, positions))
         return _Job(code.worker(number), tasks, code.scratch)

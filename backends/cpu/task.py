@@ -22,7 +22,7 @@ from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
-from tilec.backends.cpu.ways import lane_axis
+from tilec.backends.cpu.ways import row_axis
 from tilec.errors import UnsupportedError
 from tilec.ir import (
     Body,
@@ -47,8 +47,8 @@ VECTORS = 2
 class Task:
     """Emits the function that computes one tile of a grid.
 
-    `exact`: by the exact rules; `watch`: it tells whether it stored NaN; `few`: for tiles of few positions on what would be
-    the lane axis, one after another.
+    `exact`: by the exact rules; `watch`: it tells whether it stored NaN; `few`: for tiles of few rows, which are taken
+    one after another.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class Task:
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)
         self.context, self.number = context, number
-        lane = lane_axis(grid)
-        self.lane = None if few else lane
+        rows = row_axis(grid)
+        self.lane = None if few else rows
         self.streams: list[str] = []
         self.mine: set[str] = set()
         """The carried values of the present region: its arguments, and the results of its loops."""
         self.uses = Counter(
             x for op in walk(self.kernel.body) for x in operands(op) if isinstance(x, str)
         )
-        self.nests = Nests(self.ev, self.lane, VECTORS, lane if few else None)
+        self.nests = Nests(self.ev, self.lane, VECTORS, rows if few else None)
         self.panels = Panels(self.nests, transpose=not exact)
 
     def emit(self) -> int:
@@ -108,7 +108,9 @@ class Task:
             first = e.mul(place, tile)
             left = b.udiv(left, tiles)
             rest = e.sub(self.ev.slots["extent", axis], first)
-            count = 1 if tile == 1 else e.min(rest, tile)
+            whole = self.kernel.extents[axis]
+            known = isinstance(whole, int) and whole % tile == 0
+            count = 1 if tile == 1 else tile if known else e.min(rest, tile)
             self.ev.windows[axis] = Window(first, count, tile, tile == 1)
 
     # ---- bodies
@@ -151,7 +153,8 @@ class Task:
     def segment(self, ops: Sequence[Op], later: set[str], targets: Mapping[str, Tile]) -> None:
         """Straight-line ops, of which later parts of the program read the names `later`."""
         defined = {v.name for op in ops for v in op.results}
-        plan = Planner(ops, self.lane, defined & later, self.ev.axes, self.ev.free).plan()
+        inline = self.nests.streams.inline if self.lane is None else None
+        plan = Planner(ops, self.lane, defined & later, self.ev.axes, self.ev.free, inline).plan()
         for op in plan.scalars:
             self.ev.held[op.result.name] = self.ev.value(op.result.name, Point({}))
         tiles: dict[str, Tile] = {}
@@ -199,9 +202,12 @@ class Task:
     def tile(self, name: str, whole: bool = True) -> Tile:
         """Scratch for a value."""
         type = self.kernel.values[name].type
-        extents = {a: self.extent(a, type) for a in type.axes}
+        op, axes = self.ev.defs.get(name), type.axes
+        if not isinstance(op, Load):
+            # stages of a narrow tile run along other axes than its rows
+            axes = sorted(axes, key=lambda a: a != self.nests.few)
+        extents = {a: self.extent(a, type) for a in axes}
         width, marked = VECTORS * self.e.lanes, name in self.ev.absent
-        op = self.ev.defs.get(name)
         dense = isinstance(op, Load) and self.panels.blocks.fits(op)
         return self.scratch.tile(
             self.ev.kind(name), extents, self.lane, width, whole, marked, dense

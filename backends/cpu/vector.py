@@ -99,6 +99,11 @@ class Emit(Arithmetic):
         size = BYTES[kind_of(x)]
         self.builder.store(x, self.at(base, offset, size), align=align or size)
 
+    def prefetch(self, address: Value, near: bool) -> None:
+        """Asks for a cache line, to be read soon. `near`: for the nearest cache, else for the second one."""
+        hints = [constant("i32", x) for x in (0, 3 if near else 2, 1)]  # a read, how near, data
+        self.call_function("llvm.prefetch.p0", VOID, address, *hints)
+
     def read_some(
         self, kind: Kind, base: Value, offset: Value, mask: Value, other: float = 0
     ) -> Value:
@@ -153,6 +158,17 @@ class Emit(Arithmetic):
             found: Any = ir.GlobalVariable(self.module, KINDS["i64"], "zero")
             found.linkage, found.global_constant, found.align = "internal", True, 8
             found.initializer = ir.Constant(KINDS["i64"], 0)
+        return found
+
+    def zeros(self, size: int) -> Value:
+        """So many zero bytes that can be read."""
+        name = f"zeros.{size}"
+        found = self.module.globals.get(name)
+        if found is None:
+            t = ir.ArrayType(KINDS["i8"], size)
+            found: Any = ir.GlobalVariable(self.module, t, name)
+            found.linkage, found.global_constant, found.align = "internal", True, 8
+            found.initializer = ir.Constant(t, None)
         return found
 
     def allocate(self, kind: Kind, count: int, align: int = 64) -> Value:

@@ -67,11 +67,16 @@ def translates_to(arch: str, number: int) -> bool:
     return not arch.endswith("a") and capability(arch) <= number
 
 
+def takes(arch: str, number: int) -> bool:
+    """Whether a device can run code for an architecture at all."""
+    return runs_on(arch, number) or translates_to(arch, number)
+
+
 def shared_limit(arch: str) -> int:
     """The most bytes of shared memory for one block; of an architecture that is not known, what all have."""
     return SHARED.get(capability(arch), 99) * KIB
 
 
-def resident(arch: str, shared: int) -> int:
-    """How many blocks of so many bytes of shared memory fit a multiprocessor at once."""
-    return (shared_limit(arch) + OWN * KIB) // (shared + OWN * KIB)
+def resident(limit: int, shared: int) -> int:
+    """How many blocks of so many bytes of shared memory fit a multiprocessor at once, if one may ask for `limit`."""
+    return (limit + OWN * KIB) // (shared + OWN * KIB)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,7 +127,8 @@ class Executable:
     ) -> Prepared:
         known = call.sizes(self.kernel, tensors, scalars)
         part = functools.partial(self.part, device, library)
-        code = self.fast_code(device, known, arrays)
+        with self.general_ahead(device):
+            code = self.fast_code(device, known, arrays)
         parts = [part(code or self.general_code(device), known, arrays)]
         if code is not None and any(s.watched for s in code.fast.values()):
             parts.append(part(self.general_code(device), known, arrays, redo=True))
@@ -204,7 +207,7 @@ class Executable:
         for its in makers(arch):
             if self.emitter not in (None, its.name):
                 continue
-            found = self.try_fast(its, arch, launch.processors(device), known, arrays)
+            found = self.try_fast(its, arch, device, known, arrays)
             if isinstance(found, Code):
                 return found
             why = found
@@ -218,7 +221,7 @@ class Executable:
         self,
         its: Emitter,
         arch: str,
-        processors: int,
+        device: int,
         known: Mapping[str, Number],
         arrays: Mapping[str, Array],
     ) -> Code | str:
@@ -227,15 +230,17 @@ class Executable:
             return "its tiles are given"
         fixed = self.online.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
-        online = replace(self.online, sizes=sizes)
+        shared, processors = launch.shared(device), launch.processors(device)
+        online = replace(self.online, sizes=sizes, shared=shared)
         known = {**sizes, **known}
         shape = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        if (its.name, *shape) not in self.whole:
-            self.whole[its.name, *shape] = uncut(online, arch, its)
-        workers = workers_for(self.whole[its.name, *shape], known, processors, its)
+        form = (its.name, shared, *shape)
+        if form not in self.whole:
+            self.whole[form] = uncut(online, arch, its)
+        workers = workers_for(self.whole[form], known, processors, its)
         scattered = frozenset[str]()
         while True:
-            key = (its.name, *shape, workers, scattered)
+            key = (form, workers, scattered)
             if key not in self.quick:
                 cut = replace(online, workers=workers, scattered=scattered)
                 self.quick[key] = self.made(cut, arch, its)
@@ -257,6 +262,14 @@ class Executable:
         if isinstance(found, str) and self.emitter is None and online.schedule:
             return fast(replace(online, schedule={}), arch, its)
         return found
+
+    @contextmanager
+    def general_ahead(self, device: int) -> Generator[None]:
+        """While another code is made, the general one is compiled: most calls need it beside that, or instead of it."""
+        with ThreadPoolExecutor(1) as pool:
+            if self.emitter != "simt" and ("simt", device) not in self.loaded:
+                pool.submit(lambda: compiled(self.general_code(device)))
+            yield
 
     def general_code(self, device: int) -> Code:
         arch = self.arch or architectures.for_capability(launch.capability(device))

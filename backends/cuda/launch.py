@@ -63,6 +63,12 @@ def processors(device: int) -> int:
     return int(cupy().cuda.Device(device).attributes["MultiProcessorCount"])
 
 
+@functools.cache
+def shared(device: int) -> int:
+    """The most bytes of shared memory that a block may ask for on a device."""
+    return int(cupy().cuda.Device(device).attributes["MaxSharedMemoryPerBlockOptin"])
+
+
 def current_device() -> int:
     """The device that CuPy uses at present."""
     return int(cupy().cuda.runtime.getDevice())

@@ -13,7 +13,8 @@ from tilec.rows import Rows
 class Online:
     """A kernel before it is cut in tiles (after the pass `online`), the sizes it is for, and the fields of its schedule that
     are asked for. `packed`: another axis in the rows of its tiles. `workers`: the streamed axis
-    is cut in pieces for so many. `scattered`: its tensors that no wide copy can bring."""
+    is cut in pieces for so many. `scattered`: its tensors that no wide copy can bring.
+    `shared`: the bytes of shared memory that a block may ask for where it will run; None: what its architecture has."""
 
     kernel: Kernel
     sizes: Mapping[str, int]
@@ -21,3 +22,4 @@ class Online:
     schedule: Mapping[str, object] = field(default_factory=dict[str, object])
     workers: int | None = None
     scattered: frozenset[str] = frozenset()
+    shared: int | None = None

@@ -12,11 +12,15 @@ TABLES = {
     "threads": "the same on all threads, beside one thread",
     "heads": "head sizes that are no power of two, beside the nearest one that is",
     "strided": "arrays [B, N, H, D] beside dense ones",
+    "decode": "one query row, heads in groups of 1, 4 and 8, beside PyTorch; the share of what memory delivers to a loop",
     "variants": "masks and score functions beside compiled FlexAttention, and beside full attention",
 }
 MASKS = ("full", "causal")
 HEADS = (24, 72, 80, 96, 100, 192, 576)
 POWERS = (16, 32, 64, 128, 256, 512)
+GROUPS = (1, 4, 8)
+APART = 64 << 20
+"""Bytes of keys and values that no cache holds."""
 VARIANTS = ("causal", "window", "softcap", "alibi", "prefix", "documents", "chunks1024")
 
 
@@ -31,7 +35,8 @@ class Case:
 
     def __str__(self) -> str:
         c = self.cell
-        return f"{c.kind} {c.dtype} D={c.d} N={c.n}"
+        group = f" G={c.h // c.heads}" if c.hk else ""
+        return f"{c.kind} {c.dtype} D={c.d} N={c.n}{group}"
 
     def near(self) -> Cell:
         """The problem with the power of two that is nearest to the head size."""
@@ -91,6 +96,14 @@ def _strided(c: Choice) -> Iterator[Case]:
         yield Case(cell, ("dense",), c.threads, strided=True)
 
 
+def _decode(c: Choice) -> Iterator[Case]:
+    for cell in c.cells("decode", ("full",), c.dims):
+        head = 2 * cell.n * cell.d * (4 if cell.dtype == "f32" else 2)
+        heads = max(c.heads, -(-APART // head))
+        for group in GROUPS:
+            yield Case(replace(cell, m=1, h=group * heads, hk=heads), ("sdpa",), c.threads)
+
+
 def _variants(c: Choice) -> Iterator[Case]:
     for cell in c.cells("variants", VARIANTS, c.dims, max(c.sizes)):
         yield Case(cell, ("flex", "full"), c.threads)
@@ -101,5 +114,6 @@ _MADE: dict[str, Callable[[Choice], Iterator[Case]]] = {
     "threads": _threads,
     "heads": _heads,
     "strided": _strided,
+    "decode": _decode,
     "variants": _variants,
 }

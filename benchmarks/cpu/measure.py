@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.cpu import timing
 from benchmarks.cpu.cases import Case
-from benchmarks.cpu.peak import fused_loop
+from benchmarks.cpu.peak import fused_loop, read_loop
 from benchmarks.gpu import peers, problem
 from benchmarks.gpu.cells import Cell
 from benchmarks.gpu.problem import Problem
@@ -42,10 +42,19 @@ def measure(case: Case, budget: float) -> dict[str, Any]:
     loop, round_work = fused_loop()
     runs: dict[str, Run] = {name: x.run for name, x in made.items()}
     runs["peak"] = lambda: loop(ROUNDS)
+    reading, size = read_loop() if case.cell.m == 1 else (None, 0)
+    if reading is not None:
+        runs["read"] = reading
     times = timing.timed(runs, budget, case.threads)
     ours, work = times["tilec"], made["tilec"].work
     # nothing runs faster than at the peak: the shortest time is the one without other work
     peak = case.threads * ROUNDS * round_work / min(times["peak"])
+    streamed: dict[str, Any] = {}
+    if reading is not None:
+        # the loop reads on one thread
+        rate = {"tilec": p.bytes() / timing.typical(ours, case.threads)}
+        rate["read"] = size / timing.typical(times["read"], case.threads)
+        streamed["GB/s"] = {n: x / 1e9 for n, x in rate.items()}
     return {
         "ms": {n: 1e3 * timing.typical(times[n], case.threads) for n in made},
         "ratio": {
@@ -53,6 +62,7 @@ def measure(case: Case, budget: float) -> dict[str, Any]:
         },
         "of_peak": p.operations() / timing.typical(ours, case.threads) / peak,
         "error": errors,
+        **streamed,
     }
 
 
@@ -111,7 +121,8 @@ def _sdpa(p: Problem, threads: int) -> Run:
     torch.set_num_threads(threads)
     attention = torch.nn.functional.scaled_dot_product_attention
     causal = p.cell.kind == "causal"
-    return lambda: attention(p.q, p.k, p.v, is_causal=causal)
+    grouped = p.cell.h != p.cell.heads
+    return lambda: attention(p.q, p.k, p.v, is_causal=causal, enable_gqa=grouped)
 
 
 def _flex(p: Problem, threads: int) -> Run:

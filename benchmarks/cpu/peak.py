@@ -1,9 +1,10 @@
-"""What a processor can do at most: a loop of fused multiply-adds that waits for nothing."""
+"""What a processor can do at most: a loop of fused multiply-adds that waits for nothing, and one that reads memory."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from typing import Any
 
 CHAINS = 12
 """Sums that are added to in turn: as many as a multiply-add takes cycles, times the units for it."""
@@ -35,3 +36,41 @@ def fused_loop() -> tuple[Callable[[int], None], int]:
 
     run.code = code  # type: ignore[attr-defined]  # keeps the machine code alive
     return run, 2 * CHAINS * e.lanes
+
+
+READ = 256 << 20
+"""Bytes that the loop reads."""
+
+
+def read_loop() -> tuple[Callable[[], None], int]:
+    """A function that adds up a tensor, and its bytes: PyTorch's memory, in pages like those of the problems."""
+    import llvmlite.ir as ir
+    import torch
+
+    from tilec.backends.cpu import jit
+    from tilec.backends.cpu.vector import KINDS, POINTER, Emit, constant, function
+
+    module = ir.Module("read")
+    f = function(module, "read", [POINTER, POINTER, KINDS["i64"]])
+    e = Emit(f, jit.host())
+    source, target, count = f.args
+    zero = [constant("f32", 0.0, e.lanes)] * 8
+
+    def step(i: Any, sums: list[Any]) -> list[Any]:
+        at = e.at(source, i, 4)
+        return [e.add(x, e.read("f32", at, n * e.lanes, e.lanes)) for n, x in enumerate(sums)]
+
+    for x in e.loop(0, count, 8 * e.lanes, zero, step, some=True):
+        e.write(x, target)
+    e.builder.ret_void()
+    code = jit.load(jit.compile(module))
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(
+        code.address("read")
+    )
+    data, out = torch.ones(READ // 4), (ctypes.c_float * 64)()
+
+    def run() -> None:
+        call(data.data_ptr(), ctypes.addressof(out), data.numel())
+
+    run.code = code  # type: ignore[attr-defined]  # keeps the machine code alive
+    return run, READ

@@ -12,20 +12,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-ROOM = 1 << 12
+ROOM = 1 << 13
 """The marks that a warpgroup of a block notes at most."""
 GROUPS = 4
 """The warpgroups of a block that may note some; the first one is the loading one, of which warp 0 notes."""
 BLOCKS = 132
-NAME = "timeline"
-HEAD = f"""
-__device__ unsigned int {NAME}[{BLOCKS} * {GROUPS} * {ROOM} * 2];
-#define MARK(id) asm volatile("{{\\n.reg .pred p;\\n.reg .u32 c;\\nsetp.ne.u32 p, %0, 0;\\nmov.u32 c, %%clock;\\n" \\
-  "@p st.global.v2.u32 [%1], {{%2, c}};\\n@p add.u64 %1, %1, 8;\\n}}" : "+r"(marking), "+l"(marks) : "n"(id) : "memory")
+WORDS = BLOCKS * GROUPS * ROOM * 2
+HEAD = """
+#define MARK(id) asm volatile("{\\n.reg .pred p;\\n.reg .u32 c;\\nsetp.ne.u32 p, %0, 0;\\nmov.u32 c, %%clock;\\n" \\
+  "@p st.global.v2.u32 [%1], {%2, c};\\n@p add.u64 %1, %1, 8;\\n}" : "+r"(marking), "+l"(marks) : "n"(id) : "memory")
 """
-BEGIN = """  u32 marking = {mine}; u64 marks;
-  const u32* const room = timeline + (blockIdx.x * {groups} + {group}) * {room} * 2;
-  asm volatile("cvta.to.global.u64 %0, %1;" : "=l"(marks) : "l"((u64)room));
+BEGIN = """  u32 marking = {mine}; u64 marks = {place}ull + (blockIdx.x * {groups} + {group}) * {bytes};
 """
 WAIT = re.compile(r"^\s*(if \(lane == 0\) )?wait\(shared \+ (\d+)")
 BARRIER = re.compile(r"barrier_init\(shared \+ (\d+) \+ .*// (\w+)")
@@ -48,8 +45,8 @@ class Marked:
     names: tuple[str, ...]
 
 
-def marked(text: str) -> Marked:
-    """The text of a kernel with marks."""
+def marked(text: str, place: int) -> Marked:
+    """The text of a kernel with marks, which go to `WORDS` words at an address."""
     lines, names = text.split("\n"), list[str]()
     barriers = {int(m[1]): m[2] for line in lines if (m := BARRIER.search(line))}
     out = list[str]()
@@ -57,6 +54,9 @@ def marked(text: str) -> Marked:
     def mark(name: str, n: int) -> str:
         names.append(f"{n} {name}")
         return f"MARK({len(names) - 1});"
+
+    def begin(mine: str, group: str) -> str:
+        return BEGIN.format(mine=mine, place=place, groups=GROUPS, group=group, bytes=8 * ROOM)
 
     inside = False
     for n, line in enumerate(lines):
@@ -76,10 +76,9 @@ def marked(text: str) -> Marked:
         else:
             out.append(line)
         if "fewer_registers<" in line and inside:
-            out.append(BEGIN.format(mine="threadIdx.x == 0", groups=GROUPS, group=0, room=ROOM))
+            out.append(begin("threadIdx.x == 0", "0"))
         if "const int w = group - 1;" in line:
-            mine = "(threadIdx.x & 127) == 0"
-            out.append(BEGIN.format(mine=mine, groups=GROUPS, group="w + 1", room=ROOM))
+            out.append(begin("(threadIdx.x & 127) == 0", "w + 1"))
     return Marked("\n".join(out), tuple(names))
 
 

@@ -39,7 +39,7 @@ def steps(online: Online, schedule: Schedule) -> Pipeline:
 
 def cutting(schedule: Schedule, processors: int) -> Options:
     """How a streamed axis is cut in pieces for so many multiprocessors."""
-    return hopper.cutting(processors, schedule.rows)
+    return hopper.cutting(processors, schedule)
 
 
 def schedules(online: Online, arch: str) -> Iterator[Schedule]:
@@ -48,7 +48,8 @@ def schedules(online: Online, arch: str) -> Iterator[Schedule]:
     Raises Refused where no grid fits.
     """
     probe = tiled(_specialised(online), Schedule(relax=False), online.packed)
-    found = defaults(fitting(probe, online.scattered), online.sizes, arch)
+    limit = online.shared or architectures.shared_limit(arch)
+    found = defaults(fitting(probe, online.scattered), online.sizes, limit)
     asked = dict.fromkeys(changed(x, online.schedule) for x in found)
     return iter(asked or [changed(Schedule(), online.schedule)])
 
@@ -58,7 +59,7 @@ def sources(
 ) -> dict[int, Source | str]:
     """For each grid of a placed kernel, by its place among the grids: its source, or why it has none."""
     out: dict[int, Source | str] = {}
-    limit = architectures.shared_limit(arch)
+    limit = online.shared or architectures.shared_limit(arch)
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
             out[n] = emit(plans.make(recognise(kernel, op, online.scattered), schedule, limit))
@@ -83,8 +84,9 @@ FEW = 64
 """Rows up to which a tile has no more."""
 
 
-def defaults(s: Structure, sizes: Mapping[str, int], arch: str) -> Iterator[Schedule]:
-    """The schedules whose tiles fit a multiprocessor, those that are fast where they do first."""
+def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> Iterator[Schedule]:
+    """The schedules whose tiles fit a multiprocessor, those that are fast where they do first. `limit`: the shared memory
+    that a block may ask for."""
     base = Schedule(order="longest" if uneven(s) else "static")
     tiles = (*s.queries, *s.rings)
     width = max([t.width for t in tiles] + [x.width for x in s.slots])
@@ -98,7 +100,7 @@ def defaults(s: Structure, sizes: Mapping[str, int], arch: str) -> Iterator[Sche
         tried = [(s.columns, shape) for shape in (*first, *SMALLER)]
     for columns, shape in tried:
         stages = (replace(base, **shape, columns=columns, stages=n) for n in (2, 1))
-        found = next((x for x in stages if fits(s, x, arch)), None)
+        found = next((x for x in stages if fits(s, x, limit)), None)
         if found is not None:
             yield found
 
@@ -110,11 +112,11 @@ def fastest(s: Structure, width: int) -> tuple[Mapping[str, Any], ...]:
     return tuple(x for x in shapes if not heavy or "query" not in x)
 
 
-def fits(s: Structure, schedule: Schedule, arch: str) -> bool:
+def fits(s: Structure, schedule: Schedule, limit: int) -> bool:
     """Whether tiles fit the registers and as many blocks as the schedule says a multiprocessor."""
     sized = replace(s, columns=schedule.columns, rows=min(s.rows, schedule.rows))
     try:
-        plan = plans.make(sized, schedule, architectures.shared_limit(arch))
+        plan = plans.make(sized, schedule, limit)
     except Refused:
         return False
-    return architectures.resident(arch, plan.shared) >= schedule.blocks
+    return architectures.resident(limit, plan.shared) >= schedule.blocks

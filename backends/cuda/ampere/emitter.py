@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tilec.backend import Room
 from tilec.backends.cuda.ampere import plan
 from tilec.backends.cuda.ampere.compile import cutting, schedules, sources, steps, tiles
+from tilec.backends.cuda.ampere.cost import seconds
 from tilec.backends.cuda.ampere.launch import blocks, in_pieces, refusal
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
@@ -15,8 +16,6 @@ from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.schedule import fields as fields_of
 
 name = "ampere"
-seconds = None
-"""There is no cost model of its own."""
 
 
 def fields() -> Mapping[str, str]:

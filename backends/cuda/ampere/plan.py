@@ -78,7 +78,7 @@ def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
     tiles = (*s.queries, *s.rings)
     if any(t.width > WIDEST for t in tiles) or any(x.width > WIDEST for x in s.slots):
         raise Refused(f"a head is wider than {WIDEST}")
-    if schedule.query == "registers" and any(q.parts > 1 for q in s.queries):
+    if schedule.query != "shared" and any(q.parts > 1 for q in s.queries):
         raise Refused("its rows are in parts, which do not stay in registers")
     need = fragment_registers(s, schedule)
     if need + RESERVE > schedule.registers:
@@ -102,13 +102,24 @@ def padded(width: int) -> int:
     return -(-width // 16) * 16
 
 
+def kept(q: Tile, schedule: Schedule) -> int:
+    """The columns of a row that stay in registers: half of them is whole slabs."""
+    match schedule.query:
+        case "shared":
+            return 0
+        case "half":
+            return q.slabs // 2 * 64
+        case "registers":
+            return padded(q.width)
+
+
 def fragment_registers(s: Structure, schedule: Schedule) -> int:
     """Registers per thread for tiles: scores, which become weights, accumulators, and rows that stay in registers."""
     b, height = s.blocks[0], schedule.height
     scores = sum(h.init is None for h in b.heads) * schedule.columns
     weights = len({t.x for t in b.tails}) * s.weight_parts * schedule.columns // 2
     sums = sum(padded(x.width) for x in s.slots)
-    rows = sum(padded(q.width) for q in s.queries) // 2 if schedule.query == "registers" else 0
+    rows = sum(kept(q, schedule) for q in s.queries) // 2
     both = max(scores, weights) if s.weight_parts == 1 else scores + weights
     return (both + sums + rows) * height // 32
 

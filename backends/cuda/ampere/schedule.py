@@ -21,20 +21,23 @@ class Schedule:
 
     A block has `warps`, each with `height` rows: 16 or 32; 32 halve what is read from shared memory per product.
     `columns`: the window of the streamed axis. `stages`: buffers per streamed tensor; with one, the keys of the next window
-    arrive while the values are multiplied. `query`: where the rows of the first product stay. `blocks`: how many blocks are
+    arrive while the values are multiplied. `query`: where the rows of the first product stay; `half`: of wide ones, half
+    in registers. `blocks`: how many blocks are
     to fit a multiprocessor, which bounds the registers. `order`: tiles as they come (`static`), or those with the most
     windows first (`longest`), in sections of `section` heads that share the L2 cache. `relax`: maxima may be stale.
+    `pieces`: how many the streamed axis of a tile is cut in; 0: as many as keep all multiprocessors busy.
     """
 
     warps: int = 4
     height: int = 32
     columns: int = 64
     stages: int = 1
-    query: Literal["shared", "registers"] = "shared"
+    query: Literal["shared", "half", "registers"] = "shared"
     blocks: int = 2
     order: Literal["static", "longest"] = "static"
     section: int = 8
     relax: bool = True
+    pieces: int = 0
 
     @property
     def rows(self) -> int:
@@ -45,6 +48,11 @@ class Schedule:
     def held(self) -> int:
         """The rows of which a thread has elements."""
         return self.height // 8
+
+    @property
+    def at_once(self) -> int:
+        """The tiles in which a multiprocessor counts where there are few."""
+        return 1
 
     @property
     def threads(self) -> int:
@@ -73,7 +81,7 @@ class Schedule:
         if self.section < 1:
             raise ArgumentError(f"schedule: section is {self.section}, expected 1 or more")
         for name, value, known in (
-            ("query", self.query, ("shared", "registers")),
+            ("query", self.query, ("shared", "half", "registers")),
             ("order", self.order, ("static", "longest")),
         ):
             if value not in known:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from tilec.backends.cuda.ampere.loading import Loading
 from tilec.backends.cuda.ampere.middle import Middle
-from tilec.backends.cuda.ampere.plan import padded
+from tilec.backends.cuda.ampere.plan import kept, padded
 from tilec.backends.cuda.hopper.structure import Block, Head, Tail, Tile
 from tilec.backends.cuda.hopper.tiles import PARTS
 from tilec.dataflow import backward, definitions, names_in
@@ -62,7 +62,7 @@ class Streaming(Loading):
             with out.block(f"if (windows > {n})"):
                 self.copies(self.s.rings, f"window_at({n})", str(n))
             out.add("copies_commit();")
-        if c.query == "registers":
+        if c.query != "shared":
             out.add(f"copies_wait<{max(0, c.stages - 2)}>();")
             out.add("__syncthreads();")
         for q in self.s.queries:
@@ -74,11 +74,12 @@ class Streaming(Loading):
             self.out.add(f"copy_{t.name}({window}, {stage});")
 
     def rows(self, q: Tile) -> None:
-        """Where a warp finds its rows of the first products, or the rows themselves."""
-        c, steps = self.schedule, padded(q.width) // 16
+        """Where a warp finds its rows of the first products, and what it keeps of them."""
+        c, steps = self.schedule, kept(q, self.schedule) // 16
         address = f"{self.address(q.name)} + warp * {c.height * 128}"
-        if c.query == "shared":
+        if steps < padded(q.width) // 16:
             self.out.add(f"const u32 {q.name}_place = {address};")
+        if not steps:
             return
         self.out.add(f"u32 {q.name}_held[{steps}][{c.held // 2}][4];")
         self.out.add("#pragma unroll")
@@ -270,22 +271,29 @@ class Streaming(Loading):
                 self.head(x, array, n > 0, rolled)
 
     def head(self, h: Head, array: str, adds: bool, rolled: bool) -> None:
-        """One product of rows with rows."""
+        """One product of rows with rows: first of what is in registers."""
         c, columns, out = self.schedule, self.s.columns, self.out
-        q, k, add = h.query, h.key, str(adds).lower()
-        shape = f"{padded(k.width) // 16}, {c.rows}, {columns}, {c.held}"
+        q, k, held, key = h.query, h.key, kept(h.query, c), self.stage_of(h.key)
+        what = f"// {h.name} = contract({q.name}, {k.name}, over={k.feature})"
+        if held:
+            call = f"held_by_rows<{k.dtype}, {columns}, {c.held}, {str(adds).lower()}>"
+            out.add(f"{call}({array}, {q.name}_held, {key}, turned);   {what}")
+        if held == padded(k.width):
+            return
+        add = str(adds or held > 0).lower()
+        shape = f"{(padded(k.width) - held) // 16}, {c.rows}, {columns}, {c.held}"
         query = f"{q.name}_place, corner"
-        if c.query == "registers":
-            call, query = f"held_by_rows<{k.dtype}, {columns}, {c.held}, {add}>", f"{q.name}_held"
-        elif q.parts > 1 or k.parts > 1:
+        if held:
+            query = f"{q.name}_place + {held * c.rows * 2}, corner"
+            key += f" + {held * columns * 2}"
+        if q.parts > 1 or k.parts > 1:
             if not adds:
                 out.add(f"clear({array});")
             sides = f"{q.parts}, {q.slabs * c.rows * 128}, {k.parts}, {k.slabs * columns * 128}"
             call = f"parts_by_rows<{k.dtype}, {shape}, {sides}, {PARTS}>"
         else:
             call = f"rows_by_rows<{k.dtype}, {shape}, {add}, {str(rolled).lower()}>"
-        what = f"contract({q.name}, {k.name}, over={k.feature})"
-        out.add(f"{call}({array}, {query}, {self.stage_of(k)}, turned);   // {h.name} = {what}")
+        out.add(f"{call}({array}, {query}, {key}, turned);   {what}")
 
     def tails(self, k: int) -> None:
         """O += P V."""

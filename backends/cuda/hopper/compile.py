@@ -12,7 +12,7 @@ from tilec.backends.cuda.hopper.labels import labels
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
-from tilec.ir import Edge, Grid, Kernel, Op, operands
+from tilec.ir import Edge, Grid, Kernel, Load, Op, operands, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
 from tilec.scalar import evaluate
@@ -50,22 +50,30 @@ def suggested(
     return _default(fitting(probe, scattered), sizes)
 
 
-def cutting(workers: int, rows: int) -> Options:
+def cutting(workers: int, schedule: Tiling) -> Options:
     """How a streamed axis is cut for so many multiprocessors: a piece takes no less time than it costs to merge it."""
     from tilec.passes.split import Options
 
-    positions = 512 if rows <= ROWS else 1024
-    return Options(workers=workers, least=1, positions=positions, rounds=4, rows=4)
+    if schedule.pieces:
+        return Options(pieces=schedule.pieces, rows=4)
+    positions = 512 if schedule.rows <= ROWS else 1024
+    return Options(
+        workers=workers * schedule.at_once, least=1, positions=positions, rounds=4, rows=4
+    )
 
 
 def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
     """A schedule, and those to try where its kernel does not fit the registers. Of a schedule some of whose fields are
     `named`, only the registers of the loading warps may change, and these only if they are not."""
-    yield schedule
     if "loader" in named:
+        yield schedule
         return
+    more = replace(schedule, loader=32)
+    if schedule.loader < 32 and more.registers[1] == schedule.registers[1]:
+        schedule = more  # which costs the others nothing
+    yield schedule
     for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
-        if loader > schedule.loader:
+        if loader > schedule.loader and schedule.traded:
             yield replace(schedule, loader=loader)
     for part in () if named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
@@ -90,7 +98,7 @@ def steps(
     """The passes that `tiles` runs."""
     fixed = {d: sizes[d] for d in _known(kernel, packed)}
     names = ("steady", "prune", "stage", *(["relax"] if schedule.relax else []))
-    cut = (Step("split", cutting(workers, schedule.rows)),) if workers else ()
+    cut = (Step("split", cutting(workers, schedule)),) if workers else ()
     return (
         step("specialise", sizes=fixed),
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
@@ -130,6 +138,10 @@ class Tiling(Protocol):
     def columns(self) -> int: ...
     @property
     def relax(self) -> bool: ...
+    @property
+    def pieces(self) -> int: ...
+    @property
+    def at_once(self) -> int: ...
 
 
 def tiled(
@@ -147,7 +159,7 @@ def tiled(
     extents: Mapping[str, int] = packed.extents if packed else {}
     kernel = stage(prune(steady(tile(kernel, Options(extents, _target(schedule))))))
     kernel = relax(kernel) if schedule.relax else kernel
-    return place(split(kernel, cutting(workers, schedule.rows)) if workers else kernel)
+    return place(split(kernel, cutting(workers, schedule)) if workers else kernel)
 
 
 def _target(schedule: Tiling) -> Target:
@@ -204,9 +216,16 @@ def _fits(s: Structure, schedule: Schedule) -> bool:
 
 
 def _registers_fit(s: Structure, schedule: Schedule) -> bool:
-    """Whether a thread has the registers that its accumulators take."""
+    """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
-    return fragments + plans.RESERVE <= schedule.registers[1]
+    loaded = schedule.columns // 4 * _column_loads(s)
+    return fragments + loaded + plans.RESERVE <= schedule.registers[1]
+
+
+def _column_loads(s: Structure) -> int:
+    """How many values a thread loads for each column of a window."""
+    ops = walk(s.blocks[0].middle)
+    return sum(isinstance(op, Load) and op.result.type.axes == (s.stream,) for op in ops)
 
 
 def uneven(s: Structure) -> bool:

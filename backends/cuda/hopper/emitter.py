@@ -51,7 +51,7 @@ def steps(online: Online, schedule: Schedule) -> Pipeline:
 
 def cutting(schedule: Schedule, processors: int) -> Options:
     """How a streamed axis is cut in pieces."""
-    return hopper.cutting(processors, schedule.rows)
+    return hopper.cutting(processors, schedule)
 
 
 def sources(

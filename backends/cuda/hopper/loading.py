@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tilec.backends.cuda.hopper.computing import Computing
-from tilec.backends.cuda.hopper.dealing import Dealing
+from tilec.backends.cuda.hopper.copying import Copying
 from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled
 from tilec.backends.cuda.hopper.plan import Loader, announcing
 from tilec.backends.cuda.hopper.schedule import ROWS
-from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.structure import Tile
 from tilec.dataflow import names_in
 
 
-class Loading(Dealing):
+class Loading(Copying):
     """Writes the loading warpgroup."""
 
     def load_role(self) -> None:
@@ -31,6 +30,9 @@ class Loading(Dealing):
             out.add("const int lane = threadIdx.x & 31;")
         for k, loader in enumerate(self.plan.loaders):
             with out.block(f"{'else ' if k else ''}if ({self.mine(loader)})"):
+                if loader.ahead:
+                    self.ask_ahead()
+                    continue
                 if loader.computes:
                     out.add(f"const int crew = warp - {loader.first};")
                     self.scope.whole = False
@@ -60,7 +62,7 @@ class Loading(Dealing):
 
     def together(self, loader: Loader) -> bool:
         """Whether all threads of a loading warp do the same, and not one alone."""
-        return self.plan.together or loader.computes
+        return (self.plan.together and not loader.ahead) or loader.computes
 
     def mine(self, loader: Loader) -> str:
         """The test whether a thread is one of a loader's."""
@@ -241,25 +243,3 @@ class Loading(Dealing):
                 out.add(
                     f"held = (start_{k} + (first + from) * {s.columns}) << {self.bits} | chosen;"
                 )
-
-    def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
-        """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""
-        m = self.map(t, rows)
-        others = [self.scope.operand(x, None) for x in t.index if x not in (t.axis, t.feature)]
-        rest = "".join(f", (int)({e.text})" for e in others)
-        if m.map is not None and m.map.slabs:
-            self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")
-            return
-        for k in range(t.slabs):
-            self.out.add(
-                f"copy_in({to} + {k * rows * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
-            )
-
-    def map(self, t: Tile, rows: int) -> Parameter:
-        """The tensor map argument of a tile."""
-        slabs = t.width % 64 == 0 and len(t.index) < 5
-        m = CopyMap(t.tensor, t.index.index(t.feature), t.index.index(t.axis), rows, t.width, slabs)
-        if t.name not in self.maps:
-            name = self.names.fresh(f"{t.name}_map")
-            self.maps[t.name] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
-        return self.maps[t.name]

@@ -6,20 +6,71 @@ import math
 from collections.abc import Mapping
 
 from tilec.backends.cuda.hopper.structure import Structure
+from tilec.dataflow import definitions
 from tilec.dtypes import SIZES
+from tilec.ir import Absent, Edge, Map, Op, Operand
 from tilec.scalar import Number, evaluate
 
 CACHE = 26 << 20
 """The bytes of streamed tensors that stay in the L2 cache while others come and go, of which each half keeps a copy."""
+ROUND = 4
+"""The tiles of a head that are under way at once, where there are many heads."""
+SAMPLES = 16
+"""The tiles that are looked at."""
 AT_ONCE = 132
 """The tiles that a section has at least."""
 
 
 def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
-    """The heads whose tiles are dealt out together: as many as the cache holds, but not too few tiles."""
-    head = _positions(s, sizes) * each(s) // alike(s, sizes)
-    tiles = max(1, -(-int(evaluate(s.kernel.extents[s.row], sizes)) // s.rows))
+    """The heads whose tiles are dealt out together: as many as the cache holds, but not too few tiles.
+
+    `most`: of heads of which a tile may read all positions; where it reads a few, those of its neighbours do for many more.
+    """
+    positions, rows = _positions(s, sizes), int(evaluate(s.kernel.extents[s.row], sizes))
+    near = max(1, min(positions, reach(s, sizes) + ROUND * s.rows))
+    head = near * each(s) // alike(s, sizes)
+    tiles = max(1, -(-rows // s.rows))
+    most = most * positions // near
     return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
+
+
+def reach(s: Structure, sizes: Mapping[str, Number]) -> int:
+    """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
+    defs = definitions([*s.top, *s.prologue])
+    positions, rows = _positions(s, sizes), int(evaluate(s.kernel.extents[s.row], sizes))
+    step = (
+        rows // (SAMPLES * s.rows) | 1
+    ) * s.rows  # an odd number of tiles: what repeats does so by powers of 2
+    out = 0
+    for origin in range(0, rows, step):
+        edges = {"first": origin, "last": min(origin + s.rows, rows) - 1}
+        try:
+            starts = [_at(f.start or 0, s.row, defs, edges, sizes) for f in s.loops]
+            ends = (positions if f.stop is None else f.stop for f in s.loops)
+            stops = [_at(x, s.row, defs, edges, sizes) for x in ends]
+        except KeyError:
+            return positions
+        out = max(out, int(max(stops)) - int(min(starts)))
+    return max(0, min(out, positions))
+
+
+def _at(
+    x: Operand,
+    row: str,
+    defs: Mapping[str, Op],
+    edges: Mapping[str, int],
+    sizes: Mapping[str, Number],
+) -> Number:
+    """A scalar for the tile between two rows. Raises KeyError where data decides about it."""
+    match defs.get(x) if isinstance(x, str) else None:
+        case Map(fn=fn, args=args):
+            return evaluate((fn, *(_at(y, row, defs, edges, sizes) for y in args)), sizes)
+        case Edge(axis=axis, which=which) if axis == row:
+            return edges[which]
+        case None if not isinstance(x, Absent):
+            return evaluate(x, sizes)
+        case _:
+            raise KeyError(x)
 
 
 def heads(s: Structure, sizes: Mapping[str, Number]) -> int:

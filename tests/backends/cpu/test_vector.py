@@ -134,7 +134,7 @@ def test_comparisons_with_nan(machine: jit.Machine, lanes: int) -> None:
 def test_transpose_and_reductions(n: int, kind: Any) -> None:
     t = {"f32": "f4", "f64": "f8", "i64": "i8"}[kind]
     x = np.arange(n * n).reshape(n, n).astype(t)
-    y, sums = np.zeros_like(x), np.zeros(2 * n, t)
+    y, sums = np.zeros_like(x), np.zeros(3 * n, t)
 
     def body(e: Emit, source: Any, target: Any, total: Any) -> None:
         rows = [e.read(kind, source, k * n, n) for k in range(n)]
@@ -143,10 +143,11 @@ def test_transpose_and_reductions(n: int, kind: Any) -> None:
         for k, row in enumerate(rows):
             e.write(e.across(e.add, row), total, k)
             e.write(e.across(e.max, row), total, n + k)
+        e.write(e.sums(rows), total, 2 * n)
 
     execute(body, x, y, sums)
     assert (y == x.T).all()
-    assert sums.tolist() == [*x.sum(1).tolist(), *x.max(1).tolist()]
+    assert sums.tolist() == [*x.sum(1).tolist(), *x.max(1).tolist(), *x.sum(1).tolist()]
 
 
 @on_machines

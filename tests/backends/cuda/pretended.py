@@ -104,6 +104,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(kernel, "device_of", lambda x: "cuda" if isinstance(x, Device) else "cpu")
     monkeypatch.setattr(launch, "capability", lambda number: 80)
     monkeypatch.setattr(launch, "processors", lambda number: 1)
+    monkeypatch.setattr(launch, "shared", lambda number: 163 << 10)
     monkeypatch.setattr(launch, "stream", lambda library, number: machine.stream)
     monkeypatch.setattr(launch, "capture", lambda stream: machine.capturing.get(stream, 0))
     monkeypatch.setattr(

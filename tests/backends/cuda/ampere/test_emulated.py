@@ -37,6 +37,12 @@ CASES: list[tuple[str, str, Sizes, dict[str, object]]] = [
         {"B": 1, "H": 1, "M": 20, "N": 130, "D": 64, "E": 64},
         {"warps": 1, "columns": 48, "stages": 3, "query": "registers"},
     ),
+    (
+        "causal",
+        "bf16",
+        {"B": 1, "H": 1, "M": 40, "N": 70, "D": 200, "E": 72},
+        {"columns": 48, "stages": 1, "query": "half"},
+    ),
     ("document", "bf16", {"B": 2, "H": 1, "N": 150, "D": 32, "E": 32}, {}),
     ("document", "bf16", {"B": 2, "H": 1, "N": 150, "D": 32, "E": 32}, {"stages": 1}),
     ("gemma2", "bf16", {"B": 1, "H": 4, "HK": 2, "M": 70, "N": 80, "D": 32, "E": 32}, {}),
@@ -141,9 +147,9 @@ def test_heads_that_share_their_keys_are_rows(m: int, n: int, workers: int | Non
         assert error(g, r) < LIMIT["bf16"]
 
 
-@pytest.mark.parametrize("query", ["shared", "registers"])
-def test_growing_maxima_take_the_exact_program(query: str) -> None:
-    sizes = {"B": 1, "H": 1, "M": 40, "N": 150, "D": 32, "E": 32}
+@pytest.mark.parametrize(("query", "d"), [("shared", 32), ("half", 80), ("registers", 32)])
+def test_growing_maxima_take_the_exact_program(query: str, d: int) -> None:
+    sizes = {"B": 1, "H": 1, "M": 40, "N": 150, "D": d, "E": 32}
     kernel, arrays = prepared("naive", "bf16", sizes)
     arrays["K"] = (arrays["K"].astype(float) * np.linspace(1, 60, 150)[:, None]).astype(
         arrays["K"].dtype

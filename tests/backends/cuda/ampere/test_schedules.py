@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import tilec
 from tests.backends.cuda.ampere import running
 from tests.programs import CAUSAL
 from tilec.backends.cuda import arch as architectures
-from tilec.backends.cuda import nvrtc, target
+from tilec.backends.cuda import launch, nvrtc, target
 from tilec.backends.cuda.ampere import compile as ampere
 from tilec.backends.cuda.ampere import plan as plans
 from tilec.backends.cuda.ampere.schedule import Schedule
@@ -71,6 +72,28 @@ def test_the_best_schedule_that_fits_comes_first(
     assert (first.rows, first.columns, first.stages) == (rows, columns, stages)
 
 
+def test_a_device_with_more_shared_memory_gets_tiles_that_use_it() -> None:
+    shared = architectures.shared_limit("sm_90")
+    for width, columns, stages in ((128, 64, 2), (256, 64, 1)):
+        first = next(ampere.schedules(replace(begun(width), shared=shared), "sm_80"))
+        assert (first.columns, first.stages) == (columns, stages)
+        assert first == tried(width, "sm_90")[0] != tried(width, "sm_80")[0]
+
+
+def test_a_draft_is_for_the_device_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = begun(256)
+    monkeypatch.setattr(launch, "available", lambda: True)
+    monkeypatch.setattr(launch, "current_device", lambda: 1)
+    monkeypatch.setattr(launch, "shared", lambda device: 1000 + device)
+    for capability, arch, shared in (
+        (90, "sm_80", 1001),
+        (90, "sm_90a", 1001),
+        (80, "sm_90a", None),
+    ):
+        monkeypatch.setattr(launch, "capability", lambda device, number=capability: number)
+        assert target.here(given, arch) == replace(given, shared=shared)
+
+
 @pytest.mark.parametrize("width", [8, 64, 72, 128, 200, 256])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_120a"])
 def test_what_is_tried_fits(width: int, arch: str) -> None:
@@ -83,7 +106,7 @@ def test_what_is_tried_fits(width: int, arch: str) -> None:
     for s in (schedules[0], schedules[-1]):
         (source,) = ampere.sources(online, ampere.tiles(online, s), s, arch).values()
         assert isinstance(source, Source)
-        assert architectures.resident(arch, source.shared) >= s.blocks
+        assert architectures.resident(architectures.shared_limit(arch), source.shared) >= s.blocks
 
 
 def test_rooms_do_not_overlap() -> None:
