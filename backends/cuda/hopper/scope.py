@@ -158,7 +158,8 @@ class Scope:
         both, identity = OVER_ROWS[op.fn][ctype]
         out.add(f"{ctype} {name} = {identity};{self.comment(op)}")
         rows, last = self.structure.rows, f"{self.extent(self.structure.row).text} - 1"
-        out.add("#pragma unroll")
+        # loads can be under way together; nothing else is worth the code
+        out.add("#pragma unroll" if self.loads(op.args[0], defs) else "#pragma unroll 1")
         with out.block(f"for (int part = 0; part < {-(-rows // 32)}; part++)"):
             # the last row once more changes nothing, and no thread asks before it loads
             at = f"origin + least<int>(32 * part + (threadIdx.x & 31), {rows - 1})"
@@ -172,6 +173,13 @@ class Scope:
                 out.add(f"const {ctype} got = __shfl_xor_sync(FULL, {name}, other);")
                 out.add(f"{name} = {both.format(name, 'got')};")
         self.values[op.result.name] = Expression(name, element.kind, element.bits)
+
+    def loads(self, x: Operand, defs: Mapping[str, Op]) -> bool:
+        """Whether a row value is computed from elements of tensors."""
+        op = defs.get(x) if isinstance(x, str) else None
+        if op is None or not op.result.type.axes:
+            return False
+        return isinstance(op, Load) or any(self.loads(y, defs) for y in operands(op))
 
     def at_row(self, x: Operand, defs: Mapping[str, Op]) -> Expression:
         """A row value at the row `row`, with what it is computed from."""
