@@ -238,6 +238,28 @@ def test_booleans_are_booleans():
         kernel(**x, flag=1)
 
 
+@pytest.mark.parametrize(
+    ("body", "values", "sampled", "want"),
+    [
+        ("Q[p[i]]", [3, 2, 1, 0], "int32", [3, 2, 1, 0]),
+        ("Q[max[j](p[j]) - i]", [3, 2, 1, 0], "int32", [3, 2, 1, 0]),
+        ("Q[i] if p[i] else 9", [True, False, True, False], "bool", [0, 9, 2, 9]),
+        ("Q[i] if not p[i] and i > 0 else 9", [True, False, True, False], "bool", [9, 1, 9, 3]),
+        ("Q[i] if p[i] & 1 == 1 else 9", [3, 2, 1, 0], "int32", [0, 9, 2, 9]),
+    ],
+)
+def test_tensors_without_a_type_may_hold_integers_and_booleans(body, values, sampled, want):
+    text = f"kernel f(p[N], Q[N]) -> O[i]:\n    O = {body}\n\nsizes N=4\n"
+    for target in ("reference", "cpu"):
+        kernel = tilec.compile(text, target=target)
+        got = kernel(np.array(values), np.arange(4, dtype=np.float32))
+        assert got.dtype == np.float32 and got.tolist() == want
+    x = kernel.sample(dtype="f16")
+    assert (x["p"].dtype, x["Q"].dtype) == (sampled, "float16")
+    with pytest.raises(tilec.SourceError, match="and this is a float"):
+        kernel(np.ones(4, np.float32), x["Q"])
+
+
 def test_dimensions_that_are_expressions():
     kernel = tilec.compile(TABLE, target="reference")
     x, t = np.zeros((3, 4), np.float32), np.arange(6, dtype=np.float32)

@@ -294,8 +294,8 @@ class Kernel:
         return self._lowered[key]
 
     def _all_of(self, dtype: DType) -> IR:
-        """The tensor IR with one element type for every untyped tensor. Raises ArgumentError for one that is none."""
-        return self._for_types(dict.fromkeys(self._source.untyped, choices.dtype(dtype)))
+        """The tensor IR with one element type for the untyped tensors. Raises ArgumentError for one that is none."""
+        return self._for_types(self._source.types(choices.dtype(dtype)))
 
     def _compiled(
         self, target: str, kernel: IR, bound: binding.Bound, tuned: Winner | None
