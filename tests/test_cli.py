@@ -211,6 +211,13 @@ def test_opt_names_the_place_of_a_mistake(tile):
     assert "bad.ir:" in err
 
 
+def test_opt_of_no_kernel_is_a_mistake(tile):
+    Path("empty.ir").write_text("\n")
+    status, out, err = tile("opt", "empty.ir")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: empty.ir holds no kernel")
+
+
 def test_opt_names_the_op_that_breaks_a_rule(tile):
     _, tensor, _ = tile("ir", "causal.tile", "--after", "contract")
     Path("bad.ir").write_text(tensor.replace("over=d", "over=z"))
@@ -299,6 +306,18 @@ def test_bench_times_and_checks(tile, monkeypatch):
     assert "missing" in runs["mine:missing"]["refused"]
     status, out, _ = tile("bench", "causal.tile", "--seconds", "0", "--only", "numpy")
     assert "recognised as: causal" in out
+
+
+@pytest.mark.parametrize("form", ["X[i]", "X[j, i]", "sum[k](X[k])"])
+def test_bench_of_outputs_of_any_rank(tile, form):
+    axes = ", ".join(a for a in "ij" if a in form)
+    dims = "N, N" if "j, i" in form else "N"
+    Path("any.tile").write_text(
+        f"kernel any_rank(X[{dims}]) -> Y[{axes}]:\n    Y = {form} * 2\n\nsizes N=5\n"
+    )
+    status, out, err = tile("bench", "any.tile", "--seconds", "0", "--json")
+    assert status == 0, err
+    assert json.loads(out)["runs"][0]["largest_error"] < 1e-5
 
 
 def test_ir_writes_a_page_and_a_graph(tile):

@@ -473,6 +473,18 @@ def test_torch(causal):
 # ---- JAX
 
 
+def test_torch_outputs_of_every_rank():
+    torch = pytest.importorskip("torch")
+    text = "kernel f(X[N, M]) -> A[], B[i], C[j, i]:\n    C = X[i, j] + 1\n    B = sum[j](C)\n    A = sum[i](B)\n"
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    kernel = tilec.compile(text)
+    for _ in range(2):  # the second call is a repeat
+        got = kernel(torch.from_numpy(x))
+        for g, want in zip(got, kernel.reference(x), strict=True):
+            assert g.shape == want.shape
+            np.testing.assert_array_equal(g.numpy(), want)
+
+
 def test_jax(causal):
     jax = pytest.importorskip("jax")
     q, k, v = inputs()

@@ -42,6 +42,7 @@ class Elaborator:
         self.depth = 0
         self._numbers: dict[str, int] = {}
         self.unknown: set[str] = set()
+        self.may = ""  # of what the expression may be made, where it is one of scalars
         self.twins: dict[str, list[str]] = {}
 
     # ---- entry points
@@ -67,7 +68,9 @@ class Elaborator:
         `what` names the expression and `may` says what it may be made of.
         """
         ops = len(self.builder.ops)
+        self.may = may
         term = self.term(e, frame)
+        self.may = ""
         del self.builder.ops[ops:]
         if term.failed:
             return None

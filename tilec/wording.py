@@ -50,7 +50,7 @@ _CHARACTERS = {
     "{": "use ( ) or [ ]",
     "}": "use ( ) or [ ]",
     ";": "write one statement per line",
-    "'": 'text is written in double quotes: "…"',
+    **dict.fromkeys("'`\u2018\u2019\u201c\u201d", 'text is written in double quotes: "…"'),
     "\\": "a line continues inside brackets",
     "?": "write A if COND else B",
     "\u2212": "write - for minus",
@@ -88,8 +88,11 @@ def unexpected_character(char: str) -> Words:
             f"unexpected character '{char}'",
             "names are made of the letters a to z, digits and _",
         )
-    shown = f"'{char}'" if char.isprintable() else ascii(char)
-    return f"unexpected character {shown}", _CHARACTERS.get(char)
+    if char.isprintable():
+        hint = "numbers are made of the digits 0 to 9" if char.isdecimal() else None
+        return f"unexpected character '{char}'", _CHARACTERS.get(char, hint)
+    hint = _CHARACTERS.get(char, "it cannot be seen: delete it, or put a blank in its place")
+    return f"unexpected character {char!a}", hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +118,10 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
         return "there are no slices: an index names an axis", "name it, as in K[b, h, j, d]"
     if kind == "kernel" and not end and before.endswith("]:"):
         return f"'{word}' follows the ':' of the kernel's first line", _BELOW
-    if "ELSE" in expected and "COLON" not in expected:
-        return "this 'if' has no 'else'", "write A if COND else B"
     if not end and word in FOREIGN and word != "if":
         return f"the language has no '{word}'", FOREIGN[word]
+    if "ELSE" in expected and "COLON" not in expected:
+        return "this 'if' has no 'else'", "write A if COND else B"
     if words := _of_header(type, word, expected, kind):
         return words
     if type == "STRING":

@@ -237,7 +237,10 @@ def opt(
     name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)
     sizes = options.integers("--size", size, 0)
-    for kernel in read_ir(text, name):
+    kernels = read_ir(text, name)
+    if not kernels:
+        raise ArgumentError(f"{name} holds no kernel; `tilec ir FILE` prints one as IR text")
+    for kernel in kernels:
         if wrong := fault(kernel):
             raise ArgumentError(f"{name}: {wrong}")
         print(_text(pipeline.run(kernel, steps, sizes=sizes), locations), end="")
