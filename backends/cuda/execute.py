@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -125,7 +127,8 @@ class Executable:
     ) -> Prepared:
         known = call.sizes(self.kernel, tensors, scalars)
         part = functools.partial(self.part, device, library)
-        code = self.fast_code(device, known, arrays)
+        with self.general_ahead(device):
+            code = self.fast_code(device, known, arrays)
         parts = [part(code or self.general_code(device), known, arrays)]
         if code is not None and any(s.watched for s in code.fast.values()):
             parts.append(part(self.general_code(device), known, arrays, redo=True))
@@ -259,6 +262,14 @@ class Executable:
         if isinstance(found, str) and self.emitter is None and online.schedule:
             return fast(replace(online, schedule={}), arch, its)
         return found
+
+    @contextmanager
+    def general_ahead(self, device: int) -> Generator[None]:
+        """While another code is made, the general one is compiled: most calls need it beside that, or instead of it."""
+        with ThreadPoolExecutor(1) as pool:
+            if self.emitter != "simt" and ("simt", device) not in self.loaded:
+                pool.submit(lambda: compiled(self.general_code(device)))
+            yield
 
     def general_code(self, device: int) -> Code:
         arch = self.arch or architectures.for_capability(launch.capability(device))

@@ -10,6 +10,7 @@
 #define SHARED(name, bytes) alignas(128) static unsigned char name[(bytes) + 1]; memset(name, 0xFF, bytes)
 #define SYNC()
 #define UNROLL
+#define UNROLL_2
 #define UNROLL_4
 #define ROLLED
 #else
@@ -20,6 +21,7 @@
 #define SHARED(name, bytes) extern __shared__ __align__(128) unsigned char name[]
 #define SYNC() __syncthreads()
 #define UNROLL _Pragma("unroll")
+#define UNROLL_2 _Pragma("unroll 2")
 #define UNROLL_4 _Pragma("unroll 4")
 #define ROLLED _Pragma("unroll 1")
 #endif

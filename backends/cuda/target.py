@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tilec.traffic import Budget
 
 EMITTERS = ("simt", *NAMES)
+PATIENCE = 4
+"""How many schedules are compiled before it is asked whether that leads anywhere."""
 PROCESSORS = 132
 """The multiprocessors of a large GPU, for code that is made without one."""
 
@@ -164,11 +167,12 @@ def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Cod
     """The code that a fast emitter makes, with `simt` for the grids that do not fit it; or why none fits.
 
     Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
-    one whose plan does.
+    one whose plan does. Where smaller tiles do not help, it gives up.
     """
     from tilec.backends.cuda.hopper.structure import Refused
 
     reason = ""
+    spilled: list[int] = []
     try:
         for schedule in its.schedules(online, arch):
             found = _fast(online, arch, its, schedule)
@@ -178,14 +182,18 @@ def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Cod
             problem = _problem(found) if compiling else None
             if problem is None:
                 return found
-            reason = reason or problem
+            reason = reason or problem[0]
+            spilled.append(problem[1])
+            if len(spilled) >= PATIENCE and 2 * spilled[-1] >= spilled[0]:
+                break  # it is not the tiles that take the registers
     except Refused as e:
         return str(e)
     return reason
 
 
-def _problem(code: Code) -> str | None:
-    """What keeps a fast kernel from being fast, as the compiler tells; None where there is no compiler to ask."""
+def _problem(code: Code) -> tuple[str, int] | None:
+    """What keeps a fast kernel from being fast, as the compiler tells, and how many bytes of registers go to memory; None
+    where there is nothing, or no compiler to ask."""
     try:
         nvrtc.version()
     except UnsupportedError:
@@ -196,10 +204,11 @@ def _problem(code: Code) -> str | None:
         made = _compiled(unit.text, code.arch)
         use = made.usage[unit.names[0]]
         if use.spill_stores or use.spill_loads or use.stack:
-            return f"{code.note}: {use.spill_stores} bytes of registers go to memory"
+            said = f"{code.note}: {use.spill_stores} bytes of registers go to memory"
+            return said, use.spill_stores
         serial = [w for w in made.warnings if any(c in w for c in nvrtc.SERIALISED)]
         if serial:
-            return f"{code.note}: {serial[0]}"
+            return f"{code.note}: {serial[0]}", 0
     return None
 
 
@@ -274,8 +283,11 @@ def generate(
 
 
 def compiled(code: Code) -> list[nvrtc.Compiled]:
-    """The cubin of each unit, from the cache on disk where it is there."""
-    return [_compiled(unit.text, code.arch) for unit in code.units]
+    """The cubin of each unit, from the cache on disk where it is there. Units are compiled at the same time."""
+    with ThreadPoolExecutor(len(code.units)) as pool:
+        return list(
+            pool.map(_compiled, [u.text for u in code.units], [code.arch] * len(code.units))
+        )
 
 
 def _compiled(text: str, arch: str) -> nvrtc.Compiled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from tilec.backends.cuda.hopper.conditions import Conditions
 from tilec.backends.cuda.hopper.expression import (
     Expression,
 )
@@ -83,6 +84,9 @@ class Analysis:
             [h for h in heads if h.name not in used_as_init], registers.heads, strict=True
         ):
             self.arrays[h.name] = array
+        self.masks = Conditions(
+            s.row, s.stream, self.defs, {h.name for h in heads}, self.is_stretch
+        )
         self.slot_of: dict[str, int] = {a: k for k, a in enumerate(block.args)}
         for k, a in enumerate(block.args):
             if not s.slots[k].width:
@@ -167,7 +171,7 @@ class Analysis:
             users = sum(
                 name in operands(o) and not isinstance(o, Yield) for body in regions for o in body
             )
-            if users < 2 or self.cost(name, out) < 2:
+            if users < 2 or self.cost(name, out) < 2 or self.masks.kind(name) != "elements":
                 continue
             factor = self._factor(op)
             if factor is not None:
@@ -187,6 +191,27 @@ class Analysis:
         if not isinstance(op, Map) or not self.is_fragment(op):
             return False
         return op.fn == "tanh" or (op.fn == "div" and self.is_fixed(op.args[1]))
+
+    def is_stretch(self, op: Op) -> bool:
+        """Whether an op tests if a position over a number is a given one: that is a stretch of columns."""
+        return self.quotient(op) is not None
+
+    def quotient(self, op: Op) -> tuple[Operand, Operand, Operand] | None:
+        """The z, y and n of a test z == y // n whether a position over a number is a given one."""
+        if not isinstance(op, Map) or op.fn != "eq":
+            return None
+        for z, q in (op.args, op.args[::-1]):
+            inner = self.defs.get(str(q))
+            if not isinstance(inner, Map) or inner.fn != "floordiv" or not self.is_steady_int(z):
+                continue
+            y, n = inner.args
+            if self.is_steady_int(n) and y == self.structure.stream:
+                return z, y, n
+        return None
+
+    def is_steady_int(self, x: Operand) -> bool:
+        """Whether an operand is an integer that does not change along a row."""
+        return isinstance(x, int) or self.is_fixed(x)
 
     def is_fixed(self, x: Operand) -> bool:
         """Whether an operand is a scalar or row value of the program."""

@@ -64,8 +64,8 @@ class Dealing(Roles):
 
     def heard(self, x: str, alone: bool) -> str:
         """What is told of a variable."""
-        word = f"shared_get({self.tile_word(self.told.index(x))})"
-        return word if alone else f"__shfl_sync(FULL, {word}, 0)"
+        word = self.tile_word(self.told.index(x))
+        return f"shared_get({word})" if alone else f"shared_told({word}, lane)"
 
     def tile_word(self, k: int) -> str:
         """Where the `k`th place is told."""

@@ -208,6 +208,8 @@ class _Kernel(Loading):
                 )
             case Release():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
+                if step.ring == RING:
+                    out.add("__syncwarp();")  # each thread has read its own
                 out.add(
                     f"if (lane == 0) arrive({self.barrier(step.ring + '_free', cursor + '.stage')});"
                 )
@@ -235,7 +237,7 @@ class _Kernel(Loading):
                 out.add(
                     f"wait({self.barrier(step.ring + '_full', cursor + '.stage')}, {cursor}.parity);"
                 )
-                out.add(f"word = __shfl_sync(FULL, shared_get({self.word(cursor)}), 0);")
+                out.add(f"word = shared_told({self.word(cursor)}, lane);")
             case Stream():
                 self.stream(step)
             case More():

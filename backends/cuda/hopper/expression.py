@@ -7,12 +7,12 @@ comparisons and conversions cost one instruction per element.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dtypes import DType, kind
 from tilec.ir import Absent, Operand
@@ -56,41 +56,6 @@ class Line:
         """The line with the other sign."""
         product = None if self.product is None else _signed("sub", self.product)
         return Line(f"(-{self.column})", self.slope, f"(-{self.rest})", product)
-
-
-@dataclass(frozen=True)
-class Span:
-    """A condition as the columns from each of `low` up to each of `high`, where `others` hold, too. `low` and `high` do not
-    change along a row."""
-
-    low: tuple[str, ...] = ()
-    high: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-
-    def both(self, other: Span) -> Span:
-        """Where both conditions hold."""
-        parts = ((getattr(self, n), getattr(other, n)) for n in ("low", "high", "others"))
-        return Span(*(tuple(dict.fromkeys(a + b)) for a, b in parts))
-
-    def either(self, other: Span) -> Span | None:
-        """Where one of two conditions holds; None where that is not one stretch that is open on the same side."""
-        if self.others or other.others:
-            return None
-        if not self.low and not other.low:
-            return Span(high=(f"greatest<int>({least(self.high)}, {least(other.high)})",))
-        if not self.high and not other.high:
-            return Span(low=(f"least<int>({greatest(self.low)}, {greatest(other.low)})",))
-        return None
-
-
-def least(texts: tuple[str, ...]) -> str:
-    """The least of some integers."""
-    return functools.reduce(lambda a, b: f"least<int>({a}, {b})", texts)
-
-
-def greatest(texts: tuple[str, ...]) -> str:
-    """The greatest of some integers."""
-    return functools.reduce(lambda a, b: f"greatest<int>({a}, {b})", texts)
 
 
 def _signed(fn: str, product: tuple[str, str]) -> tuple[str, str]:
@@ -403,6 +368,8 @@ def _whole(fn: str, args: list[Expression]) -> Expression:
             # a position over what is beyond all of them does not depend on how far
             text = f"floor_div<int>({args[0].text}, narrow({args[1].text}))"
             return Expression(text, "int", args[0].bits)
+        case "mod" if args[0].bits <= 29 < 31 < args[1].bits:
+            return Expression(f"position_mod({args[0].text}, {args[1].text})", "int", args[1].bits)
         case "floordiv" | "mod":
             wide = "i64" if bits > 31 else "int"
             power = _power_of_two(args[1].text)

@@ -46,6 +46,12 @@ DEVICE void shared_two(u32 a, int (&x)[2]) { asm volatile("ld.shared.v2.s32 {%0,
 DEVICE void shared_two(u32 a, float (&x)[2]) { asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x[0]), "=f"(x[1]) : "r"(a)); }
 DEVICE void shared_two(u32 a, i64 (&x)[2]) { asm volatile("ld.shared.v2.s64 {%0, %1}, [%2];" : "=l"(x[0]), "=l"(x[1]) : "r"(a)); }
 DEVICE int shared_get(u32 a) { int x; asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(a) : "memory"); return x; }
+// a word that a warp is told: its first thread reads it, whose arrival at a barrier then says that it may be written again
+DEVICE int shared_told(u32 a, int lane) {
+  int x = 0;
+  asm volatile("{\n.reg .pred p;\nsetp.eq.s32 p, %2, 0;\n@p ld.shared.s32 %0, [%1];\n}" : "+r"(x) : "r"(a), "r"(lane) : "memory");
+  return __shfl_sync(FULL, x, 0);
+}
 template<int N> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
 template<int N> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 DEVICE void named_sync(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
@@ -158,9 +164,10 @@ DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.885
 DEVICE float tanh_reach(float outer) { return fabsf(outer) <= 110.f ? 0.25f : exp2_((log2_(fabsf(outer)) + 0.5777f) * -0.6666667f); }
 DEVICE bool regular(float y) { return fabsf(y) > 1e-30f && fabsf(y) < 1e30f; }   // x / y is x * (1 / y)
 DEVICE float divisor_scale(float y) { return fabsf(y) <= 1e-30f ? 1.2676506e30f : fabsf(y) >= 1e30f ? 7.8886091e-31f : 1.f; }
-DEVICE float divide(float x, float y) {                                          // 0 / 0 is 0
-  const float s = divisor_scale(y), q = x * reciprocal(y * s) * s;
-  return x == 0.f && y == 0.f ? 0.f : q;
+// 0 / 0 is 0. Nothing here branches on y alone: of a loop over x the compiler would make a copy for each case.
+DEVICE float divide(float x, float y) {
+  const float s = divisor_scale(y), inverse = reciprocal(y * s), zero = y == y ? copysignf(1.f, y) : y;
+  return x * (x == 0.f ? zero : inverse) * s;
 }
 DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
@@ -180,8 +187,12 @@ DEVICE void split(float lo, float hi, u32& a, u32& b, u32& c) {
   b = upper(lo, hi);
   c = pack_bf16(without_upper(lo), without_upper(hi));
 }
-template<class T> DEVICE T floor_div(T a, T b) { if (b == 0) return 0; T q = a / b; return q * b != a && ((a < 0) != (b < 0)) ? q - 1 : q; }
-template<class T> DEVICE T floor_mod(T a, T b) { return b == 0 ? 0 : a - floor_div(a, b) * b; }
+// 0 where b is 0; without branches on b, see `divide`
+template<class T> DEVICE T floor_div(T a, T b) {
+  const T some = b != 0, d = b + (1 - some), q = a / d, r = a - q * d;
+  return (q - ((r != 0) & ((r ^ d) < 0))) & -some;
+}
+template<class T> DEVICE T floor_mod(T a, T b) { return (a - floor_div(a, b) * b) & -(T)(b != 0); }
 DEVICE float real_mod(float a, float b) {
   if (b == 0.f) return 0.f;
   const float r = fmodf(a, b);
@@ -227,7 +238,15 @@ DEVICE int quotient_low(i64 x, i64 n) { const i64 y = n > 0 ? x * n : n < 0 ? (x
 DEVICE int quotient_high(i64 x, i64 n) { const i64 y = n > 0 ? x * n + n - 1 : n < 0 ? x * n : x == 0 ? MOST : -MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
 // of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
 DEVICE u32 columns_to(int last) { const int n = last < 0 ? 0 : 2 * (last >> 3) + ((last & 7) ? 2 : 1); return n >= 32 ? FULL : (1u << n) - 1; }
+// bits of columns: those that any of the 8 threads has which have the same columns
+DEVICE u32 bits_together(u32 x) {
+  x |= __shfl_xor_sync(FULL, x, 4);
+  x |= __shfl_xor_sync(FULL, x, 8);
+  return x | __shfl_xor_sync(FULL, x, 16);
+}
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
+// of a position, by any number: beyond all positions it does not matter for the quotient how far
+DEVICE i64 position_mod(int a, i64 n) { return ((i64)a - (i64)floor_div<int>(a, narrow(n)) * n) & -(i64)(n != 0); }
 
 // ---- pieces of tiles that the loading warps compute: 8 adjacent columns of a row
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 
 from tilec.backends.cuda.hopper.analysis import Analysis, Root
 from tilec.backends.cuda.hopper.expression import (
@@ -12,15 +11,15 @@ from tilec.backends.cuda.hopper.expression import (
     ELEMENT,
     POSITION,
     Expression,
-    Span,
     cast,
-    greatest,
-    least,
     literal,
     pointwise,
     same_quotient,
 )
+from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.structure import Refused
+from tilec.backends.cuda.hopper.text import Lines
+from tilec.backends.cuda.hopper.words import Words
 from tilec.dataflow import names_in
 from tilec.ir import (
     Cast,
@@ -56,10 +55,10 @@ class FragmentLoop:
         self.squares: dict[str, str] = {}
         self.odd: dict[tuple[str, ...], tuple[str, str, str]] = {}
         self.inverses: dict[str, str] = {}
-        self.spans: dict[Span, str] = {}
+        self.words = Words(self)
         self.logarithms: dict[str, str] = {}
         self.mark = 0, 0
-        self.inside = 0, 0
+        self.inside: tuple[int, int] | None = None
 
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
@@ -125,6 +124,7 @@ class FragmentLoop:
         out.add(f"float {part}[{2 * self.held}];")
         out.add("const int c = 0;")
         self.mark = self.inside = len(out.lines), out.depth
+        self.words.whole = False
         with out.block("EACH"):
             out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
             out.add(f"{part}[x] = {self.guarded(x, 'NEG_INF', False)};")
@@ -220,6 +220,10 @@ class FragmentLoop:
         op = self.block.defs.get(x)
         if op is None:
             raise Refused(f"{x} is not known here")
+        bits = self.words.tested(x)
+        if bits is not None:
+            self.locals[x] = bits
+            return bits
         match op:
             case Map(fn="div") if self.constant(op.args[1]):
                 e = pointwise(
@@ -232,8 +236,8 @@ class FragmentLoop:
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
                 text, factor = self.value(y).real().text, self.common_inverse(z)
                 e = Expression(f"({text} * {factor})", "float", product=(text, factor))
-            case Map(fn="eq") if (quotient := self.quotient(op)) is not None:
-                e = quotient
+            case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
+                e = same_quotient(*map(self.value, quotient))
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if op.fn == "select":
@@ -251,7 +255,7 @@ class FragmentLoop:
                 e = self.scope.load(op, index, self.place(op, index))
             case _:
                 raise Refused(f"{x} is no pointwise value")
-        if e.step or (e.span is not None and self.hoists(e.span)):
+        if e.step or (e.span is not None and self.words.hoists(e.span)):
             self.locals[x] = e
             return e
         if x in self.block.factors:
@@ -265,27 +269,6 @@ class FragmentLoop:
         self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
         self.locals[x] = Expression(name, e.kind, e.bits, product=e.product, line=e.line)
         return self.locals[x]
-
-    def quotient(self, op: Map) -> Expression | None:
-        """A test whether a position over a number is a given one."""
-        for z, q in (op.args, op.args[::-1]):
-            inner = self.block.defs.get(str(q))
-            if not isinstance(inner, Map) or inner.fn != "floordiv" or not self.steady_int(z):
-                continue
-            y, n = inner.args
-            position = self.value(y)
-            if self.steady_int(n) and position.step == 1 and position.bits <= 31:
-                return same_quotient(self.value(z), position, self.value(n))
-        return None
-
-    def steady_int(self, x: Operand) -> bool:
-        """Whether an operand is an integer that does not change along a row."""
-        return isinstance(x, int) or self.block.is_fixed(x)
-
-    def hoists(self, span: Span) -> bool:
-        """Whether the ends of a stretch of columns can be computed before the loop."""
-        words = {w for t in (*span.low, *span.high) for w in re.findall(r"[A-Za-z_]\w*", t)}
-        return not words & self.declared
 
     def selected(self, x: str, op: Map, args: list[Expression]) -> Expression:
         """A selection; where its condition is a stretch of columns and others, of one value by each: the compiler then
@@ -309,28 +292,9 @@ class FragmentLoop:
             span = (span or Span(others=(condition.text,))).both(rest)
         elif x in self.block.cut:
             return [Expression(f"({condition.text} || {COLUMN} >= rest)", "bool")]
-        if span is None or not self.hoists(span) or not (span.low or span.high):
+        if span is None or not span.some or not self.words.hoists(span):
             return [condition]
-        bit = f"({self.bits(span)} & (1u << (2 * c + (x & 1) & 31)))"
-        return [Expression(text, "bool") for text in (bit, *span.others)]
-
-    def bits(self, span: Span) -> str:
-        """The word with the bits of an element's row and column."""
-        words = -(-self.block.structure.columns // 128)
-        key = replace(span, others=())
-        if key not in self.spans:
-            name = self.spans[key] = self.names.fresh("counting")
-            self.before(f"u32 {name}[{words * self.held}];")
-            for k in range(words):
-                parts: list[str] = []
-                more = f" - {128 * k}" if k else ""
-                if span.high:
-                    parts.append(f"columns_to({least(span.high)}{more})")
-                if span.low:
-                    parts.append(f"~columns_to({greatest(span.low)} - 1{more})")
-                place = f"{k * self.held} + r" if k else "r"
-                self.before(f"ROWS {name}[{place}] = {' & '.join(parts)};")
-        return f"{self.spans[key]}[{'r' if words == 1 else f'(c >> 4) * {self.held} + r'}]"
+        return [Expression(text, "bool") for text in (self.words.bit(span), *span.others)]
 
     def is_whole_power(self, x: Operand, n: Operand) -> bool:
         """Whether a power has a base that is the same along a row and a whole exponent, and may have an error of its own."""
@@ -468,22 +432,35 @@ class FragmentLoop:
         """A label of an element's column; the two of a thread's columns are read together."""
         label, place = self.scope.labels[op.tensor, op.index]
         pair = self.names.fresh(f"{self.names.of(op.result.name)}_two")
-        at, depth = self.inside
+        at, depth = self.inside or (len(self.out.lines), self.out.depth)
         for line in (
             f"{label.ctype} {pair}[2];{self.scope.comment(op)}",
             f"shared_two({place} + {8 * label.bytes} * c, {pair});",
         ):
             self.out.lines.insert(at, "  " * depth + line)
             at += 1
-        self.inside = at, depth
+        if self.inside is not None:
+            self.inside = at, depth
         return label.element(f"{pair}[x & 1]")
 
     def before(self, line: str) -> None:
         """A line before the loop."""
         at, depth = self.mark
-        self.out.lines.insert(at, "  " * depth + line)
+        self.out.lines.insert(at, line if line.startswith("#") else "  " * depth + line)
         self.mark = at + 1, depth
-        self.inside = self.inside[0] + 1, self.inside[1]
+        if self.inside is not None:
+            self.inside = self.inside[0] + 1, self.inside[1]
+
+    def insert(self, lines: Lines) -> None:
+        """Lines before the loop."""
+        for line in lines.lines:
+            self.before(line)
+
+    def apart(self, x: str, lines: Lines) -> str:
+        """A condition, computed in lines of its own, with a loop of its own."""
+        loop = FragmentLoop(self.block, [])
+        loop.out, loop.words.whole = lines, False
+        return loop.value(x).text
 
     def bare(self, x: str, y: Operand) -> Operand:
         """The operand `y` of a masked value `x`; without the factor that is applied later."""

@@ -155,6 +155,8 @@ class Scope:
         both, identity = OVER_ROWS[op.fn][ctype]
         out.add(f"{ctype} {name} = {identity};{self.comment(op)}")
         rows = self.structure.rows
+        if not self.loads(op.args[0], defs):
+            out.add("#pragma unroll 1")  # no loads that could be under way together
         with out.block(f"for (int at = threadIdx.x & 31; at < {rows}; at += 32)"):
             out.add("const int row = origin + at;")
             combined = both.format(name, element.text)
@@ -164,6 +166,13 @@ class Scope:
             out.add(f"const {ctype} got = __shfl_xor_sync(FULL, {name}, other);")
             out.add(f"{name} = {both.format(name, 'got')};")
         self.values[op.result.name] = Expression(name, element.kind, element.bits)
+
+    def loads(self, x: Operand, defs: Mapping[str, Op]) -> bool:
+        """Whether a row value is computed from elements of tensors."""
+        op = defs.get(x) if isinstance(x, str) else None
+        if op is None or not op.result.type.axes:
+            return False
+        return isinstance(op, Load) or any(self.loads(y, defs) for y in operands(op))
 
     def at_row(self, x: Operand, defs: Mapping[str, Op]) -> Expression:
         """A row value at the row `row`, with what it is computed from."""

@@ -13,7 +13,8 @@ namespace new not operator or private protected public register return short sig
 struct switch template this throw true try typedef typename union unsigned using virtual void
 volatile while xor u16 u32 u64 i64 r x c column row_i stream_lane memory shared group warp lane quad
 tile tiles heads turn cursor rest wait expect arrive scale clear pin split regular divide least
-greatest narrow word block chosen most_heads next_origin counting send held last at row other left remaining from
+greatest narrow word block chosen most_heads next_origin counting own bit k send held last at row other left
+remaining from
 first loaded late ahead window windows
 origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh w n b8 b16 b32 four width
 section place taken probe redo counter start head got right slot row_tiles out_place out_row out_here
@@ -22,7 +23,7 @@ end next stage free factor start_0 start_1 start_2 start_3 windows_0
 windows_1 windows_2 windows_3 begin_0
 begin_1 begin_2 begin_3 crew piece line spot inside tile_place
 upper all_bits first_line own_spot own_inside step source
-uniform repeated finite whole_power real_mod real_floor_div shift_left shift_right powf atan2f
+bits_together position_mod uniform repeated finite whole_power real_mod real_floor_div shift_left shift_right powf atan2f
 """
 _RESERVED = frozenset(_WORDS.split())
 

@@ -64,8 +64,8 @@ class Loops:
         return math.prod(self.extent(a) for a in axes)
 
     @contextmanager
-    def each(self, domain: Axes, p: Point, loads: bool = False) -> Generator[Point]:
-        """A loop of all threads over the points of a domain. `loads`: that reads memory, several elements at a time."""
+    def each(self, domain: Axes, p: Point, together: int = 1) -> Generator[Point]:
+        """A loop of all threads over the points of a domain. `together`: how many at a time, where that reads memory."""
         with self.ev.scope("each_thread"):
             if any(map(self.open, domain)):
                 with self.counted(domain, p) as q:
@@ -78,7 +78,7 @@ class Loops:
                     yield q
                 return
             n = self.index
-            unroll = "UNROLL_4" if loads else "ROLLED"
+            unroll = f"UNROLL_{together}" if together > 1 else "ROLLED"
             loop = f"{unroll} for (int {n} = thread; {n} < {total}; {n} += THREADS)"
             with self.ev.scope(loop), self.decoded(domain, n, p) as q:
                 yield q

@@ -54,10 +54,10 @@ class Stages(TensorCores):
         if copy is not None and condition is not None:
             with self.ev.scope(f"if ({condition})"):
                 self.pieces(copy)
-            with self.ev.scope("else"), self.each(stage.domain, Point({}), True) as p:
+            with self.ev.scope("else"), self.each(stage.domain, Point({}), 2) as p:
                 self.finish(stage, p)
             return
-        with self.each(stage.domain, Point({}), bool(loads)) as p:
+        with self.each(stage.domain, Point({}), 4 if loads else 1) as p:
             self.finish(stage, p)
 
     def in_pieces(self, op: Load) -> str | None:

@@ -256,13 +256,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     if (w == 1) named_arrive(1, 256);   // the first turn is that of warpgroup 0
     int turn = 0;
     wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = __shfl_sync(FULL, shared_get(shared + 114848 + 32 * (turn & 1)), 0);
-    int b = __shfl_sync(FULL, shared_get(shared + 114852 + 32 * (turn & 1)), 0);
-    int h = __shfl_sync(FULL, shared_get(shared + 114856 + 32 * (turn & 1)), 0);
-    int start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 32 * (turn & 1)), 0);
-    int windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 32 * (turn & 1)), 0);
-    int start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 32 * (turn & 1)), 0);
-    int windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 32 * (turn & 1)), 0);
+    int origin = shared_told(shared + 114848 + 32 * (turn & 1), lane);
+    int b = shared_told(shared + 114852 + 32 * (turn & 1), lane);
+    int h = shared_told(shared + 114856 + 32 * (turn & 1), lane);
+    int start_0 = shared_told(shared + 114860 + 32 * (turn & 1), lane);
+    int windows_0 = shared_told(shared + 114864 + 32 * (turn & 1), lane);
+    int start_1 = shared_told(shared + 114868 + 32 * (turn & 1), lane);
+    int windows_1 = shared_told(shared + 114872 + 32 * (turn & 1), lane);
     if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
     wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
     wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
@@ -635,7 +635,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
       if (lane == 0) arrive(shared + 114720 + 8 * ((turn & 1) * 2 + w));
       turn++;
       wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-      const int next_origin = __shfl_sync(FULL, shared_get(shared + 114848 + 32 * (turn & 1)), 0);
+      const int next_origin = shared_told(shared + 114848 + 32 * (turn & 1), lane);
       wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
       if (next_origin >= 0) {
         wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
@@ -702,12 +702,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         }
       }
       origin = next_origin;
-      b = __shfl_sync(FULL, shared_get(shared + 114852 + 32 * (turn & 1)), 0);
-      h = __shfl_sync(FULL, shared_get(shared + 114856 + 32 * (turn & 1)), 0);
-      start_0 = __shfl_sync(FULL, shared_get(shared + 114860 + 32 * (turn & 1)), 0);
-      windows_0 = __shfl_sync(FULL, shared_get(shared + 114864 + 32 * (turn & 1)), 0);
-      start_1 = __shfl_sync(FULL, shared_get(shared + 114868 + 32 * (turn & 1)), 0);
-      windows_1 = __shfl_sync(FULL, shared_get(shared + 114872 + 32 * (turn & 1)), 0);
+      b = shared_told(shared + 114852 + 32 * (turn & 1), lane);
+      h = shared_told(shared + 114856 + 32 * (turn & 1), lane);
+      start_0 = shared_told(shared + 114860 + 32 * (turn & 1), lane);
+      windows_0 = shared_told(shared + 114864 + 32 * (turn & 1), lane);
+      start_1 = shared_told(shared + 114868 + 32 * (turn & 1), lane);
+      windows_1 = shared_told(shared + 114872 + 32 * (turn & 1), lane);
       if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
     }
     group_wait<0>();

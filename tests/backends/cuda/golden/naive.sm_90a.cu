@@ -1,5 +1,5 @@
-// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
-// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
+// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
+// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {
@@ -60,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
   const int heads = (B) * (H);
   const int tiles = row_tiles * heads;
   if (group == 0) {
-    fewer_registers<24>();
+    fewer_registers<32>();
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
@@ -220,13 +220,13 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     if (w == 3) named_arrive(1, 256);   // the first turn is that of warpgroup 0
     int turn = 0;
     wait(shared + 131264 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = __shfl_sync(FULL, shared_get(shared + 131296 + 32 * (turn & 1)), 0);
-    int b = __shfl_sync(FULL, shared_get(shared + 131300 + 32 * (turn & 1)), 0);
-    int h = __shfl_sync(FULL, shared_get(shared + 131304 + 32 * (turn & 1)), 0);
-    int start_0 = __shfl_sync(FULL, shared_get(shared + 131308 + 32 * (turn & 1)), 0);
-    int windows_0 = __shfl_sync(FULL, shared_get(shared + 131312 + 32 * (turn & 1)), 0);
-    int start_1 = __shfl_sync(FULL, shared_get(shared + 131316 + 32 * (turn & 1)), 0);
-    int windows_1 = __shfl_sync(FULL, shared_get(shared + 131320 + 32 * (turn & 1)), 0);
+    int origin = shared_told(shared + 131296 + 32 * (turn & 1), lane);
+    int b = shared_told(shared + 131300 + 32 * (turn & 1), lane);
+    int h = shared_told(shared + 131304 + 32 * (turn & 1), lane);
+    int start_0 = shared_told(shared + 131308 + 32 * (turn & 1), lane);
+    int windows_0 = shared_told(shared + 131312 + 32 * (turn & 1), lane);
+    int start_1 = shared_told(shared + 131316 + 32 * (turn & 1), lane);
+    int windows_1 = shared_told(shared + 131320 + 32 * (turn & 1), lane);
     if (lane == 0) arrive(shared + 131280 + 8 * (turn & 1));
     wait(shared + 131072 + 8 * ((turn & 1) * 4 + w), ((turn >> 1) & 1));
     wait(shared + 131200 + 8 * k_ahead.stage, k_ahead.parity);
@@ -587,7 +587,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
       if (lane == 0) arrive(shared + 131136 + 8 * ((turn & 1) * 4 + w));
       turn++;
       wait(shared + 131264 + 8 * (turn & 1), (turn >> 1) & 1);
-      const int next_origin = __shfl_sync(FULL, shared_get(shared + 131296 + 32 * (turn & 1)), 0);
+      const int next_origin = shared_told(shared + 131296 + 32 * (turn & 1), lane);
       wait(shared + 131232 + 8 * v_late.stage, v_late.parity);
       if (next_origin >= 0) {
         wait(shared + 131072 + 8 * ((turn & 1) * 4 + w), ((turn >> 1) & 1));
@@ -650,12 +650,12 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
         }
       }
       origin = next_origin;
-      b = __shfl_sync(FULL, shared_get(shared + 131300 + 32 * (turn & 1)), 0);
-      h = __shfl_sync(FULL, shared_get(shared + 131304 + 32 * (turn & 1)), 0);
-      start_0 = __shfl_sync(FULL, shared_get(shared + 131308 + 32 * (turn & 1)), 0);
-      windows_0 = __shfl_sync(FULL, shared_get(shared + 131312 + 32 * (turn & 1)), 0);
-      start_1 = __shfl_sync(FULL, shared_get(shared + 131316 + 32 * (turn & 1)), 0);
-      windows_1 = __shfl_sync(FULL, shared_get(shared + 131320 + 32 * (turn & 1)), 0);
+      b = shared_told(shared + 131300 + 32 * (turn & 1), lane);
+      h = shared_told(shared + 131304 + 32 * (turn & 1), lane);
+      start_0 = shared_told(shared + 131308 + 32 * (turn & 1), lane);
+      windows_0 = shared_told(shared + 131312 + 32 * (turn & 1), lane);
+      start_1 = shared_told(shared + 131316 + 32 * (turn & 1), lane);
+      windows_1 = shared_told(shared + 131320 + 32 * (turn & 1), lane);
       if (lane == 0) arrive(shared + 131280 + 8 * (turn & 1));
     }
     group_wait<0>();

@@ -135,13 +135,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       Cursor<6> v_next(1);
       for (int turn = 0;; turn++) {
         wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = __shfl_sync(FULL, shared_get(shared + 213248 + 28 * (turn & 1)), 0);
-        const int b = __shfl_sync(FULL, shared_get(shared + 213252 + 28 * (turn & 1)), 0);
-        const int i = __shfl_sync(FULL, shared_get(shared + 213256 + 28 * (turn & 1)), 0);
-        const int start_0 = __shfl_sync(FULL, shared_get(shared + 213260 + 28 * (turn & 1)), 0);
-        const int windows_0 = __shfl_sync(FULL, shared_get(shared + 213264 + 28 * (turn & 1)), 0);
-        const int start_1 = __shfl_sync(FULL, shared_get(shared + 213268 + 28 * (turn & 1)), 0);
-        const int windows_1 = __shfl_sync(FULL, shared_get(shared + 213272 + 28 * (turn & 1)), 0);
+        const int origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
+        const int b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
+        const int i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
+        const int start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
+        const int windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
+        const int start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
+        const int windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
         if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
         if (origin < 0) break;
         const int h_first = origin;  // edge()
@@ -434,13 +434,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     float O_1[32];
     int turn = 0;
     wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = __shfl_sync(FULL, shared_get(shared + 213248 + 28 * (turn & 1)), 0);
-    int b = __shfl_sync(FULL, shared_get(shared + 213252 + 28 * (turn & 1)), 0);
-    int i = __shfl_sync(FULL, shared_get(shared + 213256 + 28 * (turn & 1)), 0);
-    int start_0 = __shfl_sync(FULL, shared_get(shared + 213260 + 28 * (turn & 1)), 0);
-    int windows_0 = __shfl_sync(FULL, shared_get(shared + 213264 + 28 * (turn & 1)), 0);
-    int start_1 = __shfl_sync(FULL, shared_get(shared + 213268 + 28 * (turn & 1)), 0);
-    int windows_1 = __shfl_sync(FULL, shared_get(shared + 213272 + 28 * (turn & 1)), 0);
+    int origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
+    int b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
+    int i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
+    int start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
+    int windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
+    int start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
+    int windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
     if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
     wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
     wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
@@ -810,7 +810,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       if (lane == 0) arrive(shared + 213008 + 8 * ((turn & 1) * 1 + w));
       turn++;
       wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
-      const int next_origin = __shfl_sync(FULL, shared_get(shared + 213248 + 28 * (turn & 1)), 0);
+      const int next_origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
       wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
       if (next_origin >= 0) {
         wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
@@ -878,12 +878,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         if (probe_ & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent
       }
       origin = next_origin;
-      b = __shfl_sync(FULL, shared_get(shared + 213252 + 28 * (turn & 1)), 0);
-      i = __shfl_sync(FULL, shared_get(shared + 213256 + 28 * (turn & 1)), 0);
-      start_0 = __shfl_sync(FULL, shared_get(shared + 213260 + 28 * (turn & 1)), 0);
-      windows_0 = __shfl_sync(FULL, shared_get(shared + 213264 + 28 * (turn & 1)), 0);
-      start_1 = __shfl_sync(FULL, shared_get(shared + 213268 + 28 * (turn & 1)), 0);
-      windows_1 = __shfl_sync(FULL, shared_get(shared + 213272 + 28 * (turn & 1)), 0);
+      b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
+      i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
+      start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
+      windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
+      start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
+      windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
       if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
     }
     group_wait<0>();

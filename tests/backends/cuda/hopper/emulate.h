@@ -10,6 +10,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 typedef uint32_t u32;
@@ -112,7 +113,6 @@ inline u32 __ballot_sync(u32, bool x) {
   for (u64 v : meet(my_warp(), 32, threadIdx.x % 32, x, "ballot")) out |= (u32)(v & 1) << lane++;
   return out;
 }
-inline void __syncwarp() { meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp"); }
 inline int __ffs(u32 x) { return __builtin_ffs((int)x); }
 inline int __clz(u32 x) { return x ? __builtin_clz(x) : 32; }
 inline void __syncthreads() { meet(block_meet, (int)fibers.size(), threadIdx.x, 0, "syncthreads"); }
@@ -127,8 +127,32 @@ inline void barriers_ready() {}
 inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
 inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
 inline Barrier& at(u32 b) { if (!barriers.count(b)) fail("no barrier there"); return barriers[b]; }
-inline void arrive(u32 b) { Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
-inline void expect(u32 b, u32 bytes) { Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
+// Words in shared memory. Who has read one may still be about to until it arrives at a barrier itself, or another thread of its
+// warp does so after a __syncwarp: without that, the arrival of one thread says nothing of the others.
+inline std::map<u32, std::map<int, bool>> readers;   // by word and thread: whether its warp has met since
+inline const char* race = nullptr;
+inline void is_read(u32 a) { readers[a][threadIdx.x] = false; }
+inline void has_read() {
+  for (auto& r : readers)
+    for (auto x = r.second.begin(); x != r.second.end();)
+      x = x->first == threadIdx.x || (x->second && x->first / 32 == threadIdx.x / 32) ? r.second.erase(x) : std::next(x);
+}
+inline void __syncwarp() {
+  for (auto& r : readers) if (r.second.count(threadIdx.x)) r.second[threadIdx.x] = true;
+  meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp");
+}
+template<class T> inline void shared_put(u32 a, T x) {
+  if (!readers[a].empty()) race = "a word is written that a thread may still be reading";
+  memcpy(arena + a, &x, sizeof x);
+}
+inline int shared_get(u32 a) { int x; is_read(a); memcpy(&x, arena + a, 4); return x; }
+inline int shared_told(u32 a, int lane) { return __shfl_sync(FULL, lane ? 0 : shared_get(a), 0); }
+template<class T> inline void shared_two(u32 a, T (&x)[2]) {
+  is_read(a); is_read(a + sizeof(T));
+  memcpy(x, arena + a, sizeof x);
+}
+inline void arrive(u32 b) { has_read(); Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
+inline void expect(u32 b, u32 bytes) { has_read(); Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
 inline void wait(u32 b, u32 parity) { Barrier& x = at(b); until("wait", [&] { return (x.phase & 1) != (parity & 1); }); }
 inline void named_arrive(u32 id, u32 threads) { Named& n = named[id]; if (++n.arrived == (int)threads) { n.arrived = 0; n.round++; } }
 inline void named_sync(u32 id, u32 threads) {
@@ -137,11 +161,6 @@ inline void named_sync(u32 id, u32 threads) {
   named_arrive(id, threads);
   until("named_sync", [&] { return n.round != round; });
 }
-inline void shared_put(u32 a, int x) { memcpy(arena + a, &x, 4); }
-inline void shared_put(u32 a, float x) { memcpy(arena + a, &x, 4); }
-inline void shared_put(u32 a, i64 x) { memcpy(arena + a, &x, 8); }
-template<class T> inline void shared_two(u32 a, T (&x)[2]) { memcpy(x, arena + a, sizeof x); }
-inline int shared_get(u32 a) { int x; memcpy(&x, arena + a, 4); return x; }
 template<int N> inline void fewer_registers() {}
 template<int N> inline void more_registers() {}
 
@@ -386,7 +405,8 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
     unfenced.assign(threads, {});
     arriving.assign(threads, {});
     block_meet = Rendezvous();
-    barriers.clear(); named.clear(); copies.clear();
+    barriers.clear(); named.clear(); copies.clear(); readers.clear();
+    race = nullptr;
     memset(arena, 0xff, sizeof arena);
     for (int t = 0; t < threads; t++) {
       Fiber& f = fibers[t];
@@ -417,6 +437,7 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
         deliver(c);
         idle = 0;
       }
+      if (race) { printf("emulator: block %d: %s\n", b, race); fflush(stdout); return 2; }
       if (++idle > 200000) {
         printf("emulator: block %d hangs;", b);
         for (int t = 0; t < threads; t += 32) printf(" warp %d: %s", t / 32, fibers[t].over ? "over" : fibers[t].at);

@@ -36,6 +36,8 @@ SHARED = (
     "quotient_low",
     "quotient_high",
     "columns_to",
+    "bits_together",
+    "position_mod",
     "real_mod",
     "real_floor_div",
     "shift_left",
@@ -208,7 +210,7 @@ def run(
 ) -> bool:
     """Runs the kernel on NumPy arrays: it writes the outputs among them, and says whether it asks to be redone.
 
-    Raises RuntimeError where it hangs.
+    Raises RuntimeError where it hangs, or writes a word that is being read.
     """
     return launch(
         build(translate(source)), source, arrays, sizes, blocks(source, sizes, processors), seed
@@ -262,7 +264,10 @@ def launch(
                 kept.append(ctypes.c_void_p(counter.ctypes.data + 4))
     given = [x for x in kept if not isinstance(x, Description)]
     args = (ctypes.c_void_p * len(given))(*(ctypes.addressof(x) for x in given))  # type: ignore[arg-type]
-    if library.launch(args, blocks, ctypes.c_uint64(seed)):
-        raise RuntimeError("the kernel hangs")
+    ended = library.launch(args, blocks, ctypes.c_uint64(seed))
+    if ended:
+        raise RuntimeError(
+            "the kernel hangs" if ended == 1 else "a word is written while it is read"
+        )
     assert counter[0] == 0 or all(p.kind != "counter" for p in source.parameters)
     return bool(counter[1])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,11 @@ MASKS: dict[str, tuple[str, tuple[int, ...], int]] = {
     "chunks": ("i // n == j // n and j <= i", (48, 7, -48, 0, 1 << 40), 32),
     "a prefix": ("j <= i or j < n", (70,), 32),
     "from both sides": ("j < n or j > i", (70,), 32),
-    "no stretch": ("j % n == 0 and j <= i", (3,), 32),
+    "no stretch": ("j % n == 0 and j <= i", (3, -3, 0, 1 << 40), 32),
+    "a stretch or columns": ("j <= i and (i // n == j // n or j % n < 2)", (48, -7), 32),
+    "columns of two words": ("i // 50 == j // 50 or j % n < 2", (48,), 144),
+    "places in lines": ("abs(i % n - j % n) <= 2 and abs(i // n - j // n) < 2", (16, -7, 0), 32),
+    "places in lines, two words": ("abs(i % n - j % n) <= 2 or not (j % n < 5)", (16,), 144),
 }
 
 
@@ -231,6 +236,24 @@ def test_masks(name: str) -> None:
         got = running.run(kernel, arrays, "f16", sizes, scalars={"n": n}, columns=columns)
         want = kernel.reference(*arrays.values(), n=n)
         assert running.error(got["O"], want) < LIMIT["f16"], n
+
+
+KEPT = """
+kernel kept(Q[N, D], K[N, D], V[N, E], keep: u8[N], most: i32[N]) -> O[i, e]:
+    S = sum[d](Q[i, d] * K[j, d])
+    O = sum[j](softmax[j](S if keep[j] != 0 and (j < most[i] or keep[j] > 1) else -inf) * V[j, e])
+"""
+
+
+@pytest.mark.parametrize("columns", [32, 64, 112, 144])
+def test_keys_that_data_leaves_out(columns: int) -> None:
+    kernel = tilec.compile(KEPT)
+    random = np.random.default_rng(9)
+    arrays: dict[str, Any] = {n: random.standard_normal((170, 16)).astype("f2") for n in "QKV"}
+    arrays["keep"] = random.integers(0, 3, 170).astype("u1")
+    arrays["most"] = random.integers(0, 170, 170).astype("i4")
+    got = running.run(kernel, arrays, "f16", {"N": 170, "D": 16, "E": 16}, columns=columns)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
 def test_small_problems_have_a_warpgroup_each() -> None:
@@ -379,3 +402,19 @@ def noticed(
         if running.error(memory["O"], want) > LIMIT[dtype]:
             return
     pytest.fail("nothing was noticed")
+
+
+def test_words_that_all_threads_of_a_warp_read_are_noticed() -> None:
+    sizes = {"B": 1, "H": 1, "N": 300, "D": 16, "E": 16}
+    kernel, arrays = prepared("document", "bf16", sizes)
+    placed, sources = running.tiles(kernel, "bf16", sizes, columns=16)
+    ((n, source),) = sources.items()
+    told = re.compile(r"shared_told\(([^;]*), lane\)")
+    careless = told.sub(r"__shfl_sync(FULL, shared_get(\1), 0)", source.text)
+    assert careless != source.text
+
+    def launch(_: int, memory: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> None:
+        emulator.run(dataclasses.replace(source, text=careless), memory, known, processors=1)
+
+    with pytest.raises(RuntimeError, match="while it is read"):
+        running.completed(placed, [n], launch, arrays, sizes)
