@@ -410,6 +410,16 @@ def test_a_mistake_in_the_program_is_shown_with_its_place(tile):
     assert err.startswith("bad.tile:2:")
 
 
+def test_ctrl_c_while_the_commands_are_loaded(tile, monkeypatch):
+    class Loading:
+        @property
+        def app(self):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "tilec.cli.app", Loading())
+    assert tile("doctor") == (130, "", "")
+
+
 def test_a_bug_says_so(tile, monkeypatch):
     from tilec import pipeline
     from tilec.errors import CompilerBug
