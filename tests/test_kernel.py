@@ -272,6 +272,21 @@ def test_dimensions_that_are_expressions():
     assert all(w in str(e.value) for w in ["argument T", "7", "6", "M + N - 1", "M = 3, N = 4"])
 
 
+def test_refusals_say_what_to_do():
+    kernel = tilec.compile(
+        "kernel f(X[N], Z: i32[N], n: int) -> Y[i]:\n    assert n * 2 > N\n    Y = X[i] * Z[i]\n"
+    )
+    x, z = np.ones(4, np.float32), np.ones(4, np.int32)
+    for given, words in (
+        ((x, z[:1], 4), "dimension N is 1, but 4 in X.*pass an expanded view"),
+        ((x, x, 4), "expected elements of type i32, got f32; convert the array, or leave the type"),
+        ((x, z[None], 4), r"expected 1 dimension, Z\[N\], got 2"),
+        ((x, z, 2), r"n \* 2 > N does not hold \(n = 2, N = 4\)"),
+    ):
+        with pytest.raises(tilec.ArgumentError, match=words):
+            kernel(*given[:2], n=given[2])
+
+
 def test_a_negative_axis_is_refused():
     kernel = tilec.compile(
         "kernel f(X[M], Z[N]) -> Y[c]:\n    axis c < M - N\n    Y = X[c]\n", target="reference"

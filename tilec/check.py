@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
-from tilec import syntax
+from tilec import scalar, syntax
 from tilec.axes import AxisFinder, apart, in_order
 from tilec.dtypes import DType, kind
 from tilec.elaborate import Elaborator
@@ -315,7 +315,7 @@ class _Kernel:
             self.report(s.condition.span, "an assert needs a condition", "compare it: write x != 0")
             return
         self.assertions.append(
-            Assertion(term.scalar, s.message or "an assert of the kernel is false")
+            Assertion(term.scalar, s.message or f"{scalar.show(term.scalar)} does not hold")
         )
 
     def _unused_functions(self, finder: AxisFinder) -> None:

@@ -289,7 +289,8 @@ class Kernel:
             got = arrays[t.name].dtype
             if t.name not in self._source.untyped and got != t.dtype:
                 raise ArgumentError(
-                    f"argument {t.name}: expected elements of type {t.dtype}, got {got}"
+                    f"argument {t.name}: expected elements of type {t.dtype}, got {got}; convert the array, or leave the "
+                    "type out of the program, which then takes any"
                 )
         return self._for_types({n: arrays[n].dtype for n in self._source.untyped})
 
