@@ -43,15 +43,8 @@ class Copying(Dealing):
     def map(self, t: Tile, rows: int) -> Parameter:
         """The tensor map argument of a tile."""
         slabs = t.width % 64 == 0 and len(t.index) < 5
-        m = CopyMap(
-            t.tensor,
-            t.index.index(t.feature),
-            t.index.index(t.axis),
-            rows,
-            t.width,
-            slabs,
-            self.schedule.promotion,
-        )
+        feature, row = t.index.index(t.feature), t.index.index(t.axis)
+        m = CopyMap(t.tensor, feature, row, rows, t.width, slabs)
         if t.name not in self.maps:
             name = self.names.fresh(f"{t.name}_map")
             self.maps[t.name] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
