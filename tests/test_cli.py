@@ -320,6 +320,21 @@ def test_bench_of_outputs_of_any_rank(tile, form):
     assert json.loads(out)["runs"][0]["largest_error"] < 1e-5
 
 
+@pytest.mark.parametrize("size", ["D=0", "N=0", "B=0"])
+def test_bench_of_empty_tensors(tile, size):
+    sizes = "B=1,H=2,M=5,N=5,D=8,E=8".replace(
+        size[0] + "=" + {"D": "8", "N": "5", "B": "1"}[size[0]], size
+    )
+    status, out, err = tile("bench", "causal.tile", "--size", sizes, "--seconds", "0", "--json")
+    assert status == 0, err
+    runs = {r["name"]: r for r in json.loads(out)["runs"]}
+    assert runs["tilec causal"]["largest_error"] == 0
+    assert (
+        "without elements"
+        in runs.get("torch FlexAttention", {"refused": "without elements"})["refused"]
+    )
+
+
 def test_ir_writes_a_page_and_a_graph(tile):
     status, _, err = tile("ir", "causal.tile", "--html", "x.html")
     assert (status, "wrote x.html" in err) == (0, True)
