@@ -279,7 +279,7 @@ def test_refusals_say_what_to_do():
     x, z = np.ones(4, np.float32), np.ones(4, np.int32)
     for given, words in (
         ((x, z[:1], 4), "dimension N is 1, but 4 in X.*pass an expanded view"),
-        ((x, x, 4), "expected elements of type i32, got f32; convert the array, or leave the type"),
+        ((x, x, 4), "expected elements of type i32, got f32: convert it"),
         ((x, z[None], 4), r"expected 1 dimension, Z\[N\], got 2"),
         ((x, z, 2), r"n \* 2 > N does not hold \(n = 2, N = 4\)"),
     ):

@@ -30,7 +30,7 @@ def ir(
         typer.Option(
             "--after",
             metavar="PASS",
-            help="The IR after this pass; pipeline: the plan for a GPU's warpgroups.",
+            help="The IR after this pass; `pipeline`: the plan for a GPU's warpgroups.",
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="The IR after every pass.")] = False,
@@ -92,7 +92,7 @@ def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> No
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     element = None if dtype is None else options.element_type(dtype)
-    code = kernel.gpu_code(dtype=element, **sizes)
+    code = kernel.gpu_code(dtype=element, called=False, **sizes)
     if not code.plans:
         why = code.note or f"the emitter for {code.arch} is {code.emitter}"
         raise UnsupportedError(f"--after pipeline: {kernel.name} has no plan for warpgroups: {why}")
