@@ -211,6 +211,13 @@ def test_opt_names_the_place_of_a_mistake(tile):
     assert "bad.ir:" in err
 
 
+def test_opt_of_no_kernel_is_a_mistake(tile):
+    Path("empty.ir").write_text("\n")
+    status, out, err = tile("opt", "empty.ir")
+    assert (status, out) == (1, "")
+    assert err.startswith("error: empty.ir holds no kernel")
+
+
 def test_opt_names_the_op_that_breaks_a_rule(tile):
     _, tensor, _ = tile("ir", "causal.tile", "--after", "contract")
     Path("bad.ir").write_text(tensor.replace("over=d", "over=z"))
@@ -299,6 +306,33 @@ def test_bench_times_and_checks(tile, monkeypatch):
     assert "missing" in runs["mine:missing"]["refused"]
     status, out, _ = tile("bench", "causal.tile", "--seconds", "0", "--only", "numpy")
     assert "recognised as: causal" in out
+
+
+@pytest.mark.parametrize("form", ["X[i]", "X[j, i]", "sum[k](X[k])"])
+def test_bench_of_outputs_of_any_rank(tile, form):
+    axes = ", ".join(a for a in "ij" if a in form)
+    dims = "N, N" if "j, i" in form else "N"
+    Path("any.tile").write_text(
+        f"kernel any_rank(X[{dims}]) -> Y[{axes}]:\n    Y = {form} * 2\n\nsizes N=5\n"
+    )
+    status, out, err = tile("bench", "any.tile", "--seconds", "0", "--json")
+    assert status == 0, err
+    assert json.loads(out)["runs"][0]["largest_error"] < 1e-5
+
+
+@pytest.mark.parametrize("size", ["D=0", "N=0", "B=0"])
+def test_bench_of_empty_tensors(tile, size):
+    sizes = "B=1,H=2,M=5,N=5,D=8,E=8".replace(
+        size[0] + "=" + {"D": "8", "N": "5", "B": "1"}[size[0]], size
+    )
+    status, out, err = tile("bench", "causal.tile", "--size", sizes, "--seconds", "0", "--json")
+    assert status == 0, err
+    runs = {r["name"]: r for r in json.loads(out)["runs"]}
+    assert runs["tilec causal"]["largest_error"] == 0
+    assert (
+        "without elements"
+        in runs.get("torch FlexAttention", {"refused": "without elements"})["refused"]
+    )
 
 
 def test_bench_says_where_times_are_uneven(tile, monkeypatch):
@@ -400,6 +434,16 @@ def test_a_mistake_in_the_program_is_shown_with_its_place(tile):
     status, out, err = tile("run", "bad.tile")
     assert (status, out) == (1, "")
     assert err.startswith("bad.tile:2:")
+
+
+def test_ctrl_c_while_the_commands_are_loaded(tile, monkeypatch):
+    class Loading:
+        @property
+        def app(self):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "tilec.cli.app", Loading())
+    assert tile("doctor") == (130, "", "")
 
 
 def test_a_bug_says_so(tile, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 
 import ml_dtypes
 import numpy as np
@@ -238,6 +240,29 @@ def test_booleans_are_booleans():
         kernel(**x, flag=1)
 
 
+@pytest.mark.parametrize(
+    ("body", "values", "sampled", "want"),
+    [
+        ("Q[p[i]]", [3, 2, 1, 0], "int32", [3, 2, 1, 0]),
+        ("Q[min(p[i], 2) + 1]", [-1, 0, 1, 2], "int32", [0, 1, 2, 3]),
+        ("Q[i] if p[i] else 9", [True, False, True, False], "bool", [0, 9, 2, 9]),
+        ("Q[i] if not p[i] and i > 0 else 9", [True, False, True, False], "bool", [9, 1, 9, 3]),
+        ("Q[i] if p[i] & 1 == 1 else 9", [3, 2, 1, 0], "int32", [0, 9, 2, 9]),
+    ],
+)
+def test_tensors_without_a_type_may_hold_integers_and_booleans(body, values, sampled, want):
+    text = f"kernel f(p[N], Q[N]) -> O[i]:\n    O = {body}\n\nsizes N=4\n"
+    for target in ("reference", "cpu"):
+        kernel = tilec.compile(text, target=target)
+        got = kernel(np.array(values), np.arange(4, dtype=np.float32))
+        assert got.dtype == np.float32
+        assert got.tolist() == want
+    x = kernel.sample(dtype="f16")
+    assert (x["p"].dtype, x["Q"].dtype) == (sampled, "float16")
+    with pytest.raises(tilec.SourceError, match="and this is a float"):
+        kernel(np.ones(4, np.float32), x["Q"])
+
+
 def test_dimensions_that_are_expressions():
     kernel = tilec.compile(TABLE, target="reference")
     x, t = np.zeros((3, 4), np.float32), np.arange(6, dtype=np.float32)
@@ -245,6 +270,21 @@ def test_dimensions_that_are_expressions():
     with pytest.raises(tilec.ArgumentError) as e:
         kernel(x, np.zeros(7, np.float32))
     assert all(w in str(e.value) for w in ["argument T", "7", "6", "M + N - 1", "M = 3, N = 4"])
+
+
+def test_refusals_say_what_to_do():
+    kernel = tilec.compile(
+        "kernel f(X[N], Z: i32[N], n: int) -> Y[i]:\n    assert n * 2 > N\n    Y = X[i] * Z[i]\n"
+    )
+    x, z = np.ones(4, np.float32), np.ones(4, np.int32)
+    for given, words in (
+        ((x, z[:1], 4), "dimension N is 1, but 4 in X.*pass an expanded view"),
+        ((x, x, 4), "expected elements of type i32, got f32: convert it"),
+        ((x, z[None], 4), r"expected 1 dimension, Z\[N\], got 2"),
+        ((x, z, 2), r"n \* 2 > N does not hold \(n = 2, N = 4\)"),
+    ):
+        with pytest.raises(tilec.ArgumentError, match=words):
+            kernel(*given[:2], n=given[2])
 
 
 def test_a_negative_axis_is_refused():
@@ -283,6 +323,24 @@ def test_targets():
         tilec.compile(CAUSAL, target="gpu")
     with pytest.raises(tilec.ArgumentError, match="'stages'.*workers"):
         tilec.compile(CAUSAL, target="cpu", schedule={"stages": 2})
+
+
+def test_a_parameter_may_be_called_self():
+    kernel = tilec.compile("kernel f(self[N], tensors: int) -> O[i]:\n    O = self[i] + tensors\n")
+    x = np.ones(3, np.float32)
+    for call in (kernel, kernel.reference):
+        assert call(self=x, tensors=2).tolist() == [3, 3, 3]
+
+
+def test_kernels_can_be_pickled_and_copied(causal):
+    x = causal.sample(M=5, N=7)
+    want = causal(**x)
+    for other in (pickle.loads(pickle.dumps(causal)), copy.deepcopy(causal), copy.copy(causal)):
+        assert (str(other), other.target, other.text) == (str(causal), causal.target, causal.text)
+        np.testing.assert_array_equal(other(**x), want)
+    tiled = tilec.compile(GROUPED, target="cpu", tile={"i": 16, "j": 8})
+    again = pickle.loads(pickle.dumps(tiled))
+    assert again.ir(after="tile") == tiled.ir(after="tile")
 
 
 def test_arrays_of_a_device():
@@ -428,6 +486,18 @@ def test_torch(causal):
 
 
 # ---- JAX
+
+
+def test_torch_outputs_of_every_rank():
+    torch = pytest.importorskip("torch")
+    text = "kernel f(X[N, M]) -> A[], B[i], C[j, i]:\n    C = X[i, j] + 1\n    B = sum[j](C)\n    A = sum[i](B)\n"
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    kernel = tilec.compile(text)
+    for _ in range(2):  # the second call is a repeat
+        got = kernel(torch.from_numpy(x))
+        for g, want in zip(got, kernel.reference(x), strict=True):
+            assert g.shape == want.shape
+            np.testing.assert_array_equal(g.numpy(), want)
 
 
 def test_jax(causal):

@@ -46,6 +46,19 @@ def test_roofline_names_its_roofs_and_the_forms_below_them():
         assert y <= 1.001 * max(memory.get_ydata())
 
 
+@pytest.mark.parametrize("sizes", [{"N": 4}, {"N": 0}])
+def test_roofline_of_a_program_that_only_copies(sizes):
+    kernel = tilec.compile("kernel same(X[N]) -> Y[i]:\n    Y = X[i]\n")
+    steps = dict(kernel.stages(sizes=sizes))
+    form = roofline.stage(
+        "place", steps["place"], budget(steps["place"], sizes, {}), sizes, ceilings.H200
+    )
+    figure = plots.roofline("same", {"in tiles": form}, ceilings.H200)
+    (x,), (y,) = axes(figure).lines[2].get_data()
+    assert x > 0
+    assert y > 0
+
+
 def test_bars_are_as_long_as_times_and_ours_stands_out():
     figure = plots.bars("causal", ["tilec", "another"], [1e-3, 2e-3])
     ours, theirs = axes(figure).patches

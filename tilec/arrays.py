@@ -231,14 +231,17 @@ def of_torch(name: str, x: Any) -> Array:
     return Array(pointer, dtype, shape, strides, x, "torch", not negative, device)
 
 
-def check_gradient(name: str, x: Any) -> None:
-    """Raises ArgumentError for a PyTorch tensor that records what is computed from it: the result would have no gradient."""
+def check_gradient(name: str, x: Any, called: str | None = None) -> None:
+    """Raises ArgumentError for a PyTorch tensor that records what is computed from it: the result would have no gradient.
+
+    `called`: what the tensor is called in the remedy, if not by its name.
+    """
     if library_of(x) != "torch" or not getattr(x, "requires_grad", False):
         return
     if importlib.import_module("torch").is_grad_enabled():
         raise ArgumentError(
-            f"argument {name}: it requires a gradient, and a kernel's result would have none; pass {name}.detach(), or "
-            "call the kernel under torch.no_grad()"
+            f"argument {name}: it requires a gradient, and a kernel's result would have none; pass "
+            f"{called or name}.detach(), or call the kernel under torch.no_grad()"
         )
 
 
@@ -285,7 +288,7 @@ def allocator(library: str, shape: Sequence[int], dtype: DType) -> Callable[[], 
     if library == "torch":
         torch = importlib.import_module("torch")
         kind = getattr(torch, NUMPY_NAMES[dtype])
-        return functools.partial(torch.empty, *shape, dtype=kind, device=torch.device("cpu"))
+        return functools.partial(torch.empty, tuple(shape), dtype=kind, device=torch.device("cpu"))
     import numpy
 
     return functools.partial(numpy.empty, tuple(shape), numpy_dtype(dtype))

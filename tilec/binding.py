@@ -14,6 +14,7 @@ from tilec.errors import ArgumentError
 from tilec.ir import Argument, Kernel, Tensor
 from tilec.scalar import Number, Scalar
 from tilec.wide import counted
+from tilec.wording import count
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ def bind(kernel: Kernel, arrays: Mapping[str, Array], given: Mapping[str, Number
 # ---- dimensions
 
 
+_REPEAT = (
+    "; to repeat it along that dimension, pass an expanded view (numpy.broadcast_to, Tensor.expand)"
+)
+
+
 def dimensions(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
     """The size of each dimension, from the shapes of all tensors. Raises ArgumentError where two do not agree."""
     sizes: dict[str, int] = {}
@@ -106,14 +112,14 @@ def dimensions(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
         shape = shapes[t.name]
         if len(shape) != len(t.dims):
             raise ArgumentError(
-                f"argument {t.name}: expected {len(t.dims)} dimensions, {show_parameter(t)}, got {len(shape)}: shape "
-                f"{shape}"
+                f"argument {t.name}: expected {count(len(t.dims), 'dimension')}, {show_parameter(t)}, got {len(shape)}: "
+                f"shape {shape}"
             )
         for d, n in zip(t.dims, shape, strict=True):
             if isinstance(d, str) and sizes.setdefault(d, n) != n:
                 raise ArgumentError(
                     f"argument {t.name}: dimension {d} is {n}, but {sizes[d]} in {owner[d]}; expected "
-                    f"{show_parameter(t)}, got shape {shape}"
+                    f"{show_parameter(t)}, got shape {shape}{_REPEAT if n == 1 else ''}"
                 )
             if isinstance(d, str):
                 owner.setdefault(d, t.name)

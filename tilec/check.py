@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeAlias
 
-from tilec import syntax
+from tilec import scalar, syntax
 from tilec.axes import AxisFinder, apart, in_order
 from tilec.dtypes import DType, kind
 from tilec.elaborate import Elaborator
@@ -34,21 +34,30 @@ from tilec.syntax import Broken, Def, Expr, Item, KernelDef, Name, Program
 from tilec.wording import count, near
 
 _Params: TypeAlias = tuple[Tensor | Argument, ...]
+Assumed: TypeAlias = Mapping[str, Mapping[str, DType]]
+"""Kernel to tensor to element type."""
 
 
-def check(program: Program) -> None:
-    """Checks every kernel and function of a program. Raises SourceError with all mistakes, those of parsing included."""
+def check(program: Program) -> Assumed:
+    """Checks every kernel and function of a program. Raises SourceError with all mistakes, those of parsing included.
+
+    Gives, for each kernel, element types for those untyped tensors whose use asks for integers or booleans.
+    """
     report = Report(program.text)
+    assumed: dict[str, dict[str, DType]] = {}
     report.diagnostics.extend(program.diagnostics)
     with suppress(Stop):
         names = _functions(program, report)
         _check_functions(names, report)
         for node in program.kernels.values():
             if not node.broken:
-                _Kernel(node, names, report, None).build()
+                kernel = _Kernel(node, names, report, None)
+                kernel.build()
+                assumed[node.name.name] = kernel.names.assumed
         for sample in program.samples.values():
             _check_sample(sample, program, names, report)
     _raise(report, program)
+    return assumed
 
 
 def lower(program: Program, name: str, dtypes: Mapping[str, DType]) -> Kernel:
@@ -309,7 +318,7 @@ class _Kernel:
             self.report(s.condition.span, "an assert needs a condition", "compare it: write x != 0")
             return
         self.assertions.append(
-            Assertion(term.scalar, s.message or "an assert of the kernel is false")
+            Assertion(term.scalar, s.message or f"{scalar.show(term.scalar)} does not hold")
         )
 
     def _unused_functions(self, finder: AxisFinder) -> None:
@@ -388,4 +397,6 @@ class _Kernel:
             message = f"the output '{name}' is declared {output.dtype}, and its value is {what}"
             self.report(item.type.span if item.type else item.span, message, hint)
             return None
+        if declared != "float":
+            self.elaborator.assume(term, "bool" if declared == "bool" else "i32")
         return Store((), name, output.axes, term.operand, span=item.span)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import cast
+from typing import Literal, cast
 
 from tilec import calls, reductions, syntax, unknown
 from tilec.dtypes import kind
@@ -42,6 +42,7 @@ class Elaborator:
         self.depth = 0
         self._numbers: dict[str, int] = {}
         self.unknown: set[str] = set()
+        self.may = ""  # of what the expression may be made, where it is one of scalars
         self.twins: dict[str, list[str]] = {}
 
     # ---- entry points
@@ -67,7 +68,9 @@ class Elaborator:
         `what` names the expression and `may` says what it may be made of.
         """
         ops = len(self.builder.ops)
+        self.may = may
         term = self.term(e, frame)
+        self.may = ""
         del self.builder.ops[ops:]
         if term.failed:
             return None
@@ -128,7 +131,11 @@ class Elaborator:
         )
         tree = cast(Scalar, (fn, *scalars)) if whole else None
         mentions = frozenset[str]().union(*(a.mentions for a in args))
-        return Term(operand, self.builder.types[operand].axes, kind, tree, size, mentions)
+        left = (
+            frozenset[str]().union(*(a.open for a in args)) if kind == "any" else frozenset[str]()
+        )
+        axes = self.builder.types[operand].axes
+        return Term(operand, axes, kind, tree, size, mentions, open=left)
 
     def count(self, span: Span) -> None:
         if len(self.builder.ops) >= OPS:
@@ -250,6 +257,7 @@ class Elaborator:
     def condition(self, x: Term, e: Expr, user: str) -> Term:
         """A value that must be true or false."""
         if x.failed or x.kind in ("bool", "any"):
+            self.assume(x, "bool")
             return x
         what = "an integer" if x.kind == "int" else "a float"
         hint = f"compare it: write {self.report.quote(e.span, 'x')} != 0"
@@ -259,6 +267,7 @@ class Elaborator:
     def whole(self, x: Term, e: Expr, user: str) -> Term:
         """A value that must be an integer or a boolean."""
         if x.failed or x.kind != "float":
+            self.assume(x, "i32")
             return x
         hint = f"write i32({self.report.quote(e.span, '…')}) to truncate it"
         if isinstance(e, syntax.Binary) and e.fn == "div":
@@ -288,8 +297,14 @@ class Elaborator:
         operand = self.builder.load(
             name, *(x.operand for x in index), guarded=self.guarded, name=new
         )
-        kind_of: KindOf = "any" if name in self.names.untyped else kind(tensor.dtype)
-        return self.made(operand, kind_of, index, None)
+        if name in self.names.untyped:
+            return replace(self.made(operand, "any", index, None), open=frozenset((name,)))
+        return self.made(operand, kind(tensor.dtype), index, None)
+
+    def assume(self, x: Term, dtype: Literal["bool", "i32"]) -> None:
+        """Notes that the untyped tensors behind a value have to hold booleans, or integers or booleans."""
+        assumed = self.names.assumed
+        assumed.update({t: dtype for t in x.open if dtype == "bool" or t not in assumed})
 
     def truth(self, span: Span, x: Term) -> Term:
         """Whether a number is other than 0."""

@@ -84,7 +84,9 @@ def evaluate(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, str]
     m, n = q.shape[2], k.shape[2]
     i, j = np.arange(m)[:, None], np.arange(n)[None, :]
     p = i + (n - m) if f.aligned else i
-    s = q @ k.swapaxes(2, 3) * (q.shape[3] ** -0.5 if f.scale is None else f.scale)
+    # where heads have no elements, 0 / sqrt(0) is 0
+    scale = max(q.shape[3], 1) ** -0.5 if f.scale is None else f.scale
+    s = q @ k.swapaxes(2, 3) * scale
     if f.cap is not None:
         s = f.cap * np.tanh(s / f.cap)
     if f.slopes is not None:

@@ -168,9 +168,15 @@ class Kernel:
         params, outputs = (", ".join(map(str, x)) for x in (self.parameters, self.outputs))
         return f"<tilec kernel {self.name}({params}) -> {outputs}>"
 
+    def __reduce__(self) -> tuple[Callable[..., Kernel], tuple[object, ...]]:
+        """Pickles and copies are of the program and the choices; code is made anew, or found in the cache."""
+        program = self._source.program
+        chosen = self._target, dict(self._tile), dict(self._schedule)
+        return _again, (program.text, program.file, self.name, *chosen)
+
     # ---- calling
 
-    def __call__(self, *tensors: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *tensors: Any, out: Any = None, **named: Any) -> Any:
         """Runs the kernel on arrays of NumPy, PyTorch, JAX or DLPack; gives arrays of the library that came in.
 
         Tensors are given by position or name, scalars by name. `out`: the array to write, for several outputs a tuple
@@ -218,7 +224,7 @@ class Kernel:
         else:
             self._repeats.keep(look, Ready(launch, make=makers(plan.outputs, arrays)))
 
-    def plan(self, *tensors: Any, **named: Any) -> Plan:
+    def plan(self, /, *tensors: Any, **named: Any) -> Plan:
         """What a call with these arguments would run. Raises what the call would."""
         return self._planned(tensors, named)[0]
 
@@ -295,8 +301,8 @@ class Kernel:
         return self._lowered[key]
 
     def _all_of(self, dtype: DType) -> IR:
-        """The tensor IR with one element type for every untyped tensor. Raises ArgumentError for one that is none."""
-        return self._for_types(dict.fromkeys(self._source.untyped, choices.dtype(dtype)))
+        """The tensor IR with one element type for the untyped tensors. Raises ArgumentError for one that is none."""
+        return self._for_types(self._source.types(choices.dtype(dtype)))
 
     def _compiled(
         self, target: str, kernel: IR, bound: binding.Bound, tuned: Winner | None
@@ -530,7 +536,7 @@ class Kernel:
         names = {t for k in kernels for t in Control(k, usual=True).tensors}
         return draw(self._source, self._all_of(dtype), sizes, 0, names) if names else {}
 
-    def reference(self, *tensors: Any, **named: Any) -> Any:
+    def reference(self, /, *tensors: Any, **named: Any) -> Any:
         """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""
         import numpy
 
@@ -557,6 +563,7 @@ class Kernel:
 
     def tune(
         self,
+        /,
         *tensors: Any,
         budget: float = 60.0,
         space: str | None = None,
@@ -593,6 +600,18 @@ class Kernel:
         self._repeats.clear()
         self._repeats.clear()
         return call.tune(self._fixed(online, bound.sizes), options)
+
+
+def _again(
+    text: str,
+    file: str,
+    name: str,
+    target: str | None,
+    tile: Mapping[str, int],
+    schedule: Mapping[str, object],
+) -> Kernel:
+    """A kernel that was pickled."""
+    return Kernel(Source.of(text, file, name), target=target, tile=tile, schedule=schedule)
 
 
 def _last(stages: Iterator[tuple[str, IR]]) -> IR:

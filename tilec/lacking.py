@@ -44,7 +44,9 @@ def _reduce(
     e.builder.span = span
     more = (a.operand for a in logits)
     operand = e.builder.reduce(fn, x.operand, *more, over=over, name=e.new_name("t"))
-    return Term(operand, e.builder.types[operand].axes, _kind(fn, x))
+    kind = _kind(fn, x)
+    left = x.open if kind == "any" else frozenset[str]()
+    return Term(operand, e.builder.types[operand].axes, kind, open=left)
 
 
 def _kind(fn: str, x: Term) -> KindOf:

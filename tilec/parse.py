@@ -305,6 +305,7 @@ def _first(line: Line) -> str:
 
 
 def _no_statement(word: str, after: str, text: str) -> tuple[str, str | None]:
+    """What to say about a line that begins with a word, of which some text comes after."""
     if word in FOREIGN:
         return f"the language has no '{word}' line", FOREIGN[word]
     if after[:1] == "[" and re.search(r"\]\s*=(?!=)", text):
@@ -316,6 +317,8 @@ def _no_statement(word: str, after: str, text: str) -> tuple[str, str | None]:
         return f"'{after}' is not in the language", f"write {word} = {word} {after[0]} …" if after[
             0
         ] != ":" else f"write {word} = …"
+    if odd := next((c for c in text if not c.isprintable() and c not in "\t\n"), None):
+        return unexpected_character(odd)
     if after[:1] == ":" and "=" in text:
         return "a value is declared without a type", f"write {word} = EXPR; f32(…) converts"
     hint = near(word, list(_WORDS)) if after[:1].isalnum() or after[:1] == "_" else None

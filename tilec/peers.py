@@ -77,7 +77,8 @@ def written_out(f: Formula, q: Any, k: Any, v: Any, slopes: Any) -> Any:
     groups = q.shape[1] // k.shape[1]
     if groups > 1:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-    s = (q @ k.transpose(2, 3)).float() * (q.shape[3] ** -0.5 if f.scale is None else f.scale)
+    scale = max(q.shape[3], 1) ** -0.5 if f.scale is None else f.scale
+    s = (q @ k.transpose(2, 3)).float() * scale
     if f.cap is not None:
         s = torch.tanh(s / f.cap) * f.cap
     p, j = _positions(f, q, k)
@@ -184,6 +185,9 @@ class _Flex:
 
     def __call__(self) -> Callable[[], Any]:
         torch, flex = _module("torch"), _module("torch.nn.attention.flex_attention")
+        if any(0 in x.shape for x in (self.q, self.k, self.v)):
+            # its compiled code divides by the sizes, which ends the process
+            raise ValueError("tensors without elements are not handed to it")
         # past the limit of recompilations it would run unfused, without saying so
         torch._dynamo.config.recompile_limit = 10_000
         f, q, k, v, slopes = self.f, self.q, self.k, self.v, self.slopes

@@ -56,7 +56,8 @@ def roofline(title: str, stages: Mapping[str, Stage], roof: Ceilings) -> Any:
     figure, axes = _axes(
         f"{title}\non {roof.machine}", "operations per byte moved", "operations per second, at most"
     )
-    points = {n: (s.operations / max(s.moved, 1), s) for n, s in stages.items()}
+    # a program may do nothing or move nothing, and has its place on logarithmic axes all the same
+    points = {n: (max(s.operations, 1) / max(s.moved, 1), s) for n, s in stages.items()}
     low = min([p for p, _ in points.values()] + [roof.matrix / roof.cache]) / 4
     high = max([p for p, _ in points.values()] + [roof.ridge]) * 4
     across = [low * (high / low) ** (n / 200) for n in range(201)]

@@ -91,7 +91,7 @@ def given(outputs: Sequence[Result], tensors: Mapping[str, Array], out: Any) -> 
     see = gpu.view if on_gpu else view
     results: dict[str, Array] = {}
     for r, x in zip(outputs, listed, strict=True):
-        arrays.check_gradient(f"out ({r.name})", x)
+        arrays.check_gradient(f"out ({r.name})", x, "the tensor")
         array = see(f"out ({r.name})", x)
         results[r.name] = _checked(r, array, {**tensors, **results})
     return results

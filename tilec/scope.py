@@ -8,7 +8,7 @@ from typing import Literal, NoReturn, TypeAlias
 
 from tilec import scalar
 from tilec.dtypes import SIZES as DTYPES
-from tilec.dtypes import Kind
+from tilec.dtypes import DType, Kind
 from tilec.errors import Diagnostic, Span
 from tilec.functions import FUNCTIONS
 from tilec.ir import Argument, Operand, Tensor
@@ -37,8 +37,8 @@ class Term:
     """A lowered expression.
 
     `scalar`: the same as an expression of dimensions and scalar arguments, of `size` nodes, where it is one. `mentions`:
-    the axes its text names, free. `bare`: the axis that it is, if it is nothing else. `failed`: it holds a reported
-    mistake, and nothing that uses it is reported.
+    the axes its text names, free. `bare`: the axis that it is, if it is nothing else. `open`: the untyped tensors that its
+    kind depends on. `failed`: it holds a reported mistake, and nothing that uses it is reported.
     """
 
     operand: Operand
@@ -48,6 +48,7 @@ class Term:
     size: int = 1
     mentions: frozenset[str] = frozenset()
     bare: str | None = None
+    open: frozenset[str] = frozenset()
     failed: bool = False
 
 
@@ -90,6 +91,8 @@ class Names:
 
     tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     untyped: set[str] = field(default_factory=set[str])
+    assumed: dict[str, DType] = field(default_factory=dict[str, DType])
+    """The untyped tensors whose use asks for integers or booleans, with a type that will do."""
     arguments: dict[str, Argument] = field(default_factory=dict[str, Argument])
     dims: dict[str, None] = field(default_factory=dict[str, None])
     axes: dict[str, Range] = field(default_factory=dict[str, Range])

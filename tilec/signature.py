@@ -150,6 +150,9 @@ class Signature:
         if term.kind != "int":
             self.report(e.span, "a dimension must be an integer", "write // for a whole quotient")
             return 1
+        if isinstance(term.scalar, int) and term.scalar < 0:
+            self.report(e.span, "a dimension cannot be negative", "give it a name, such as N")
+            return 1
         return term.scalar
 
     def _literal_dim(self, e: syntax.Number) -> int:

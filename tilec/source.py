@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tilec import choices
 from tilec.dtypes import DType
@@ -12,22 +13,26 @@ from tilec.errors import ArgumentError
 from tilec.ir import Kernel
 from tilec.syntax import KernelDef, Program
 
+if TYPE_CHECKING:
+    from tilec.check import Assumed
+
 
 class Source:
     """A kernel of a checked program. Raises ArgumentError for a name that the program lacks."""
 
-    def __init__(self, program: Program, name: str | None) -> None:
+    def __init__(self, program: Program, assumed: Assumed, name: str | None) -> None:
         self.program = program
+        self._assumed = assumed
         self.name = self._pick(name)
 
     @staticmethod
     def of(text: str, file: str, name: str | None = None) -> Source:
         """A kernel of a program given as text; `name` None: the first."""
-        return Source(_checked(choices.text("the program's text", text), file), name)
+        return Source(*_checked(choices.text("the program's text", text), file), name)
 
     def other(self, name: str) -> Source:
         """Another kernel of the same program."""
-        return Source(self.program, name)
+        return Source(self.program, self._assumed, name)
 
     def _pick(self, name: str | None) -> str:
         kernels = list(self.program.kernels)
@@ -50,6 +55,10 @@ class Source:
         params = self.definition.params
         return tuple(p.name.name for p in params if p.dims is not None and p.type is None)
 
+    def types(self, dtype: DType) -> dict[str, DType]:
+        """An element type for each untyped tensor: `dtype`, or what its use asks for where floats will not do."""
+        return {**dict.fromkeys(self.untyped, dtype), **self._assumed[self.name]}
+
     @functools.cached_property
     def untyped_outputs(self) -> frozenset[str]:
         """The outputs whose element type is that of the first float tensor."""
@@ -63,22 +72,20 @@ class Source:
 
     @functools.cached_property
     def signature(self) -> Kernel:
-        """The tensor IR with f32 for every untyped tensor: for what does not depend on element types."""
+        """The tensor IR with f32 for every untyped tensor that may be one: for what does not depend on element types."""
         return self.lowered({})
 
     def lowered(self, dtypes: Mapping[str, DType]) -> Kernel:
-        """The tensor IR, given the element types of the untyped tensors (f32 where there is none)."""
+        """The tensor IR, given the element types of the untyped tensors (for others those of `types`)."""
         from tilec.check import lower
 
-        known: dict[str, DType] = dict.fromkeys(self.untyped, "f32")
-        return lower(self.program, self.name, {**known, **dtypes})
+        return lower(self.program, self.name, {**self.types("f32"), **dtypes})
 
 
-def _checked(text: str, file: str) -> Program:
-    """The program of a text. Raises SourceError with all of its mistakes."""
+def _checked(text: str, file: str) -> tuple[Program, Assumed]:
+    """The program of a text, and what its kernels ask of untyped tensors. Raises SourceError with all of its mistakes."""
     from tilec.check import check
     from tilec.parse import parse
 
     program = parse(text, file)
-    check(program)
-    return program
+    return program, check(program)

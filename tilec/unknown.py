@@ -58,7 +58,9 @@ def no_such_name(el: Elaborator, e: Name, frame: Frame, among: Iterable[str] | N
         hint = near(name, [*frame.params, *(el.names.known() if among is None else among)])
         if el.names.incomplete and not hint:
             return
-        if not hint and name.isupper():
+        if not hint and el.may:
+            hint = f"this can only be made of {el.may}"
+        elif not hint and name.isupper():
             hint = f"axes are written in lower case: did you mean '{name.lower()}'?"
         el.report(
             e.span,

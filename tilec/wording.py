@@ -52,6 +52,7 @@ _CHARACTERS = {
     "}": "use ( ) or [ ]",
     ";": "write one statement per line",
     "'": 'a number has no quotes, as in -inf; the message of an assert is written "…"',
+    **dict.fromkeys("`\u2018\u2019\u201c\u201d", 'text is written in double quotes: "…"'),
     "\\": "a line continues inside brackets",
     "?": "write A if COND else B",
     "\u2212": "write - for minus",
@@ -92,8 +93,11 @@ def unexpected_character(char: str) -> Words:
             f"unexpected character '{char}'",
             "names are made of the letters a to z, digits and _",
         )
-    shown = f"'{char}'" if char.isprintable() else ascii(char)
-    return f"unexpected character {shown}", _CHARACTERS.get(char)
+    if char.isprintable():
+        hint = "numbers are made of the digits 0 to 9" if char.isdecimal() else None
+        return f"unexpected character '{char}'", _CHARACTERS.get(char, hint)
+    hint = _CHARACTERS.get(char, "it cannot be seen: delete it, or put a blank in its place")
+    return f"unexpected character {char!a}", hint
 
 
 @dataclass(frozen=True, slots=True)

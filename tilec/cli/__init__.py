@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line on `argv` (default: the process's arguments); gives the exit status."""
-    from tilec.cli.app import app
     from tilec.errors import CompilerBug, TilecError
 
     _accept_all_names()
     try:
+        from tilec.cli.app import app  # takes a while, in which Ctrl-C may come
+
         app(list(sys.argv[1:] if argv is None else argv), prog_name="tilec")
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else int(e.code is not None)

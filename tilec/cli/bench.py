@@ -236,7 +236,7 @@ def _check(
     """Each one's error against float64: of the formula, or of the interpreter where the work allows it."""
     from tilec import formula
 
-    some = slice(None), slice(None)
+    some: tuple[slice, ...] = ()
     if found is not None:
         some, own = _some_heads(arrays, found[1])
         want = formula.evaluate(found[0].fixed(plan.bound.scalars), own, found[1].names)

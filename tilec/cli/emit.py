@@ -43,7 +43,7 @@ def emit(
         code = kernel.source(to, dtype=element, **sizes)
         print(code, end="" if code.endswith("\n") else "\n")
         return
-    _gpu(kernel.gpu_code(dtype=element, **sizes), to)
+    _gpu(kernel.gpu_code(dtype=element, called=False, **sizes), to)
 
 
 def _gpu(code: object, to: str) -> None:

@@ -92,7 +92,7 @@ def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> No
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     element = None if dtype is None else options.element_type(dtype)
-    code = kernel.gpu_code(dtype=element, **sizes)
+    code = kernel.gpu_code(dtype=element, called=False, **sizes)
     if not code.plans:
         why = code.note or f"the emitter for {code.arch} is {code.emitter}"
         raise UnsupportedError(f"--after pipeline: {kernel.name} has no plan for warpgroups: {why}")
@@ -237,7 +237,10 @@ def opt(
     name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)
     sizes = options.integers("--size", size, 0)
-    for kernel in read_ir(text, name):
+    kernels = read_ir(text, name)
+    if not kernels:
+        raise ArgumentError(f"{name} holds no kernel; `tilec ir FILE` prints one as IR text")
+    for kernel in kernels:
         if wrong := fault(kernel):
             raise ArgumentError(f"{name}: {wrong}")
         print(_text(pipeline.run(kernel, steps, sizes=sizes), locations), end="")

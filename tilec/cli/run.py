@@ -97,7 +97,7 @@ def _from_file(kernel: Kernel, file: str, dtype: str | None) -> dict[str, Any]:
             f"cannot read {file}: it is no .npz file of plain arrays (objects are not loaded)"
         ) from e
     except (OSError, EOFError, KeyError, zipfile.BadZipFile) as e:
-        raise ArgumentError(f"cannot read {file}: {e}") from e
+        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
     types = {p.name: p.type for p in kernel.parameters}
     untyped = {p.name for p in kernel.parameters if p.type is None}
     wanted = None if dtype is None else options.element_type(dtype)

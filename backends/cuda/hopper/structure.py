@@ -227,6 +227,9 @@ def recognise(kernel: Kernel, grid: Grid, pieces: Collection[str] = ()) -> Struc
 class _Recogniser:
     def __init__(self, kernel: Kernel, grid: Grid, pieces: Collection[str]) -> None:
         self.kernel, self.grid, self.pieces = kernel, grid, pieces
+        empty = [a.name for a in kernel.axes if a.extent == 0]
+        if empty:  # a tile would have no room, nor a bulk copy anything to bring
+            raise Refused(f"its axis {empty[0]} is empty")
         tiled = [(a, n) for a, n in grid.axes if n > 1]
         if len(tiled) != 1:
             raise Refused(f"its grid tiles {len(tiled)} axes; it must tile one")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tilec
+from tests.programs import CAUSAL
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import target
 from tilec.backends.cuda.nvrtc import Usage
@@ -44,3 +45,11 @@ def check(code: target.Code) -> None:
         assert (use.stack, use.spill_stores, use.spill_loads) == (0, 0, 0), k.name
         assert use.registers * k.threads <= REGISTERS
         assert use.shared + k.shared <= architectures.shared_limit(code.arch)
+
+
+@pytest.mark.parametrize("gpu", ["cuda:sm_90a", "cuda:sm_80"])
+@pytest.mark.parametrize("sizes", [{"D": 0}, {"E": 0}, {"D": 0, "E": 0}])
+def test_empty_heads_are_left_to_the_general_emitter(gpu: str, sizes: dict[str, int]) -> None:
+    code = tilec.compile(CAUSAL, target=gpu).gpu_code(**sizes)
+    assert code.emitter == "simt"
+    assert "is empty" in code.note
