@@ -222,8 +222,7 @@ class Loading(Dealing):
                 place = f"{self.labels_at(cursor)} + {x.offset} + {x.bytes} * (lane + 32 * m)"
                 out.add("#pragma unroll")
                 out.add(f"{each} {inside}shared_put({place}, {self.held_label(x)}[m]);")
-            out.add("__syncwarp();")
-            out.add(f"if (lane == 0) arrive({full});")
+            out.add(f"arrive({full});")
             out.add(f"{cursor}.step();")
 
     def tested(self, k: int) -> None:
