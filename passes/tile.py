@@ -12,6 +12,7 @@ gone from the types.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -284,9 +285,24 @@ class _Tiler:
             return self.options.extents[op.axis]
         if any(isinstance(x, For) and x.axis != op.axis for x in walk(op.body)):
             return 1
-        columns = min(self.columns, self.blocks.get(op.axis, self.columns))
+        columns = self.near(op, min(self.columns, self.blocks.get(op.axis, self.columns)))
         extent = self.source.extents[op.axis]
         return None if isinstance(extent, int) and extent <= columns else columns
+
+    def near(self, op: For, columns: int) -> int:
+        """The columns, half as many where only then the largest operand of the stream is near the arithmetic."""
+        near = self.options.target.near
+        loads = [x for x in walk(op.body) if isinstance(x, Load) and op.axis in x.result.type.axes]
+        row = max((self.row_bytes(x, op.axis) for x in loads), default=0)
+        if near is None or not near < columns * row <= 2 * near:
+            return columns
+        return max(SMALLEST, columns // 2)
+
+    def row_bytes(self, op: Load, axis: str) -> int:
+        """Bytes of a load's elements at one position of a streamed axis, as floats for arithmetic."""
+        extents = [self.source.extents[a] for a in op.result.type.axes if a != axis]
+        held = [n for n in extents if isinstance(n, int)]
+        return 4 * math.prod(held)
 
     def operand(self, x: Operand, tiles: Mapping[str, int]) -> Operand:
         """An operand as it is in the present windows.

@@ -439,12 +439,13 @@ class Kernel:
             )
         from tilec.backends.cuda import target as cuda
 
-        return cuda.source(self.gpu_code(dtype=dtype, **sizes), target)
+        return cuda.source(self.gpu_code(dtype=dtype, called=False, **sizes), target)
 
-    def gpu_code(self, *, dtype: DType | None = None, **sizes: int) -> Code:
+    def gpu_code(self, *, dtype: DType | None = None, called: bool = False, **sizes: int) -> Code:
         """The CUDA text for a GPU, and what its kernels take. Untyped tensors are f16 unless `dtype` says otherwise.
 
-        The GPU is that of the kernel's target; where that is no GPU, the one of this machine, else an H100.
+        The GPU is that of the kernel's target; where that is no GPU, the one of this machine, else an H100. `called`: what
+        a call would run, which on a device with more shared memory than that GPU has may be something else.
         """
         from tilec.backends.cuda import target as cuda
 
@@ -457,6 +458,8 @@ class Kernel:
         )
         known = {**self._source.sizes, **self._own(sizes)}
         before = None if self._tile else cuda.Online(online, {d: known[d] for d in online.dims})
+        if called and before is not None:
+            before = cuda.here(before, cuda.arch_of(own))
         return cuda.code_for(tiles, own, self._schedule, before)
 
     def traffic(self, *, dtype: DType = "f32", **sizes: int) -> list[tuple[str, Budget]]:

@@ -11,7 +11,9 @@ class Target:
 
     `rows` and `columns` are the default extents of the row axis and of a streamed axis, `elements` that of the last
     axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
-    is an error. `narrow`: the columns of a tile that has no more rows than `lanes`.
+    is an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
+    streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
+    where that makes it fit.
     """
 
     name: str
@@ -22,6 +24,7 @@ class Target:
     cache: int | None = None
     limit: int | None = None
     narrow: int | None = None
+    near: int | None = None
 
 
 CPU = Target(
@@ -33,6 +36,7 @@ CPU = Target(
     cache=1 << 20,
     limit=64 << 20,
     narrow=256,
+    near=28 << 10,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
 CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)

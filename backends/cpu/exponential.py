@@ -7,6 +7,7 @@ sigmoid and silu below 2.5. In f64 about 1; tanh is libm's there. A NaN gives Na
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilec.backends.cpu.vector import Emit, Kind, Value, kind_of
@@ -113,7 +114,10 @@ def exp2_weight(e: Emit, x: Value, degree: int = 5) -> Value:
     f = _FORMATS[kind_of(x)]
     x = e.greater(-float(f.bias), x)
     t = e.add(x, f.shift + f.bias)
-    return _lift(e, _power2(e, e.sub(x, e.sub(t, f.shift + f.bias)), degree), t, f)
+    r = e.sub(x, e.sub(t, f.shift + f.bias))
+    if kind_of(x) == "f64":
+        return _lifted(e, e.mul(r, math.log(2.0)), EXP_F64, _lifting(e, t, f))
+    return _lifted(e, r, EXP2_F32[degree], _lifting(e, t, f))
 
 
 def exp_weight(e: Emit, x: Value, degree: int = 5) -> Value:
@@ -121,7 +125,9 @@ def exp_weight(e: Emit, x: Value, degree: int = 5) -> Value:
     f = _FORMATS[kind_of(x)]
     x = e.greater(-f.bias * math.log(2.0), x)
     t = e.fma(x, math.log2(math.e), f.shift + f.bias)
-    return _lift(e, _power(e, _minus_ln2(e, x, e.sub(t, f.shift + f.bias), f), degree), t, f)
+    r = _minus_ln2(e, x, e.sub(t, f.shift + f.bias), f)
+    coefficients = EXP_F64 if kind_of(x) == "f64" else EXP_F32[degree]
+    return _lifted(e, r, coefficients, _lifting(e, t, f))
 
 
 def _power2(e: Emit, x: Value, degree: int) -> Value:
@@ -141,9 +147,16 @@ def _minus_ln2(e: Emit, x: Value, n: Value, f: _Binary) -> Value:
     return e.fma(n, -f.ln2_low, e.fma(n, -f.ln2_high, x))
 
 
-def _lift(e: Emit, x: Value, t: Value, f: _Binary) -> Value:
-    """x · 2^n, where n + bias is in the last bits of t: they become an exponent, -bias a zero."""
-    return e.mul(x, e.bits(e.shl(e.bits(t, f.bits), f.mantissa), kind_of(x)))
+def _lifting(e: Emit, t: Value, f: _Binary) -> Value:
+    """2^n, where n + bias is in the last bits of t: they become an exponent, -bias a zero."""
+    return e.bits(e.shl(e.bits(t, f.bits), f.mantissa), kind_of(t))
+
+
+def _lifted(e: Emit, x: Value, coefficients: Sequence[float], power: Value) -> Value:
+    """A polynomial that is 1 at 0, times a power of 2: the product goes into the last step, which waits for less."""
+    first, *rest = coefficients
+    assert first == 1.0
+    return e.fma(e.mul(power, x), e.polynomial(x, rest), power)
 
 
 def _scale(e: Emit, x: Value, t: Value, f: _Binary) -> Value:

@@ -130,16 +130,16 @@ class Kernel:
     note: str = ""
     in_turn: bool = False
 
-    def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
-        """Launches it. `table`: the address of the addresses of its parameters. `follows`: the launch before it is one of
-        the same call, during which it may begin to start.
+    def __call__(self, blocks: int, table: int, stream: int, early: bool = False) -> None:
+        """Launches it. `table`: the address of the addresses of its parameters. `early`: its blocks may begin to start
+        while the kernel before it in the stream runs, if it waits for that by itself.
 
         Raises ResourceError where the device refuses the launch, or says that an earlier kernel has failed.
         """
         recent.append(self.label)
         f, threads, shared = self.function.ptr, self.threads, self.shared
         try:
-            if follows and self.in_turn:
+            if early and self.in_turn:
                 _start_early(f, _early(blocks, threads, shared, stream), table)
             else:
                 _start()(f, blocks, 1, 1, threads, 1, 1, shared, stream, table, 0)

@@ -72,9 +72,9 @@ def build(cell: Cell, fields: Fields) -> Built:
 
 
 def code_of(kernel: Any, cell: Cell) -> Any:
-    """The code of a cell's kernel for its sizes."""
+    """The code of a cell's kernel for its sizes, as a call would run it on the device that is here."""
     sizes = {n: x for n, x in cell.sizes.items() if n in kernel.dims}
-    return kernel.gpu_code(dtype=cell.dtype, **sizes)
+    return kernel.gpu_code(dtype=cell.dtype, called=True, **sizes)
 
 
 def usage(images: Sequence[Any]) -> str:

@@ -88,7 +88,7 @@ def test_wrong_extents(extents, error, words):
 
 
 def test_default_extents_shrink_until_the_tiles_fit_the_cache():
-    small, large = groups(ATTENTION, D=64, E=64), groups(ATTENTION, D=1024, E=1024)
+    small, large = groups(ATTENTION, D=128, E=128), groups(ATTENTION, D=1024, E=1024)
     assert streams(tile(small)) == [("j", 128)]
     shrunk = tile(large)
     (held,) = budget(shrunk)
@@ -97,6 +97,17 @@ def test_default_extents_shrink_until_the_tiles_fit_the_cache():
     assert streams(shrunk) != [("j", 128)]
     assert streams(tile(large, Options(target=REFERENCE))) == [("j", 128)]
     assert grids(tile(large, Options({"i": 128, "j": 128}))) == [{"b": 1, "h": 1, "i": 128}]
+
+
+@pytest.mark.parametrize(
+    ("d", "e", "columns"),
+    [(32, 48, 128), (64, 64, 64), (16, 64, 64), (100, 100, 64), (128, 64, 128)],
+)
+def test_half_the_columns_where_a_window_of_an_operand_is_then_near(d, e, columns):
+    kernel = groups(ATTENTION, D=d, E=e)
+    assert streams(tile(kernel)) == [("j", columns)]
+    assert streams(tile(kernel, Options(target=REFERENCE))) == [("j", 128)]
+    assert streams(tile(kernel, Options({"j": 96}))) == [("j", 96)]
 
 
 def test_a_short_literal_axis_is_one_window_and_the_outer_stream_a_scalar():

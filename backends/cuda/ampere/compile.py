@@ -71,8 +71,10 @@ def sources(
 SHAPES: tuple[tuple[int, tuple[Mapping[str, Any], ...]], ...] = (
     (64, ({"query": "registers"}, {})),
     (128, ({},)),
+    (256, ({"height": 16, "query": "half", "order": "longest"},)),
 )
-"""By width: how the rows lie over the warps where tiles fit so."""
+"""By width: how the rows lie over the warps where tiles fit so. Of wide rows half in registers is as much
+as fits beside the sums; there heads in turn (`longest`) are faster even where all tiles are as long."""
 SMALLER: tuple[Mapping[str, Any], ...] = (
     {"height": 16},
     {"height": 16, "warps": 8, "blocks": 1},

@@ -3,8 +3,7 @@
 A multiprocessor runs as many blocks as fit. In each window their warps need the tensor unit, their lanes, and what may be
 the longest: shared memory, from which each warp reads all keys and values of the window, for 16 or 32 rows. So a window
 takes about as long as the unit that is needed most, and more where others are nearly as busy. The warps of a block are
-about as far as each other, so that the products of some hide but a part of what others compute; those of other blocks
-hide more.
+about as far as each other, so that the products of some do not hide what others compute; those of other blocks do.
 """
 
 from __future__ import annotations
@@ -35,16 +34,15 @@ DEALT = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What the ceilings do not say, in clocks: `meet`: where a block's warps wait for each other and for copies; `tile`:
-    what a tile takes beside its windows. `launch`: seconds of a launch. `alone`: the share of what lanes compute that
-    nothing of the same block hides. `sharp`: the power with which the units of a window add up (a large one: the longest
-    alone)."""
+    """What the ceilings do not say, in clocks: `tile`: what a tile takes beside its windows, and `edge`: for each byte of
+    its rows and results. `launch`: seconds of a launch. `alone`: the share of what lanes compute that nothing of the same
+    block hides. `sharp`: the power with which the units of a window add up (a large one: the longest alone)."""
 
-    meet: float = 50.0
-    tile: float = 8000.0
+    tile: float = 4000.0
+    edge: float = 0.1
     launch: float = 3e-6
-    alone: float = 0.5
-    sharp: float = 2.0
+    alone: float = 1.0
+    sharp: float = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +82,20 @@ def resident(plan: Plan, roof: Ceilings) -> int:
 
 def _tile(plan: Plan, t: Alike, together: int, clock: float, roof: Ceilings, w: Weights) -> float:
     """The clocks of a tile while a multiprocessor runs so many of them."""
+    beside = w.tile + w.edge * _edge(plan)
     if not t.windows:
-        return w.tile
+        return beside
     u = units(plan, t, clock, roof)
-    meet = w.meet * (2 if plan.split else 1)
     needed = (together * x for x in (u.tensor, u.shared, u.lanes))
     window = sum(x**w.sharp for x in needed) ** (1 / w.sharp)
-    return t.windows * (window + (w.alone * u.lanes + meet) / together) + w.tile
+    return t.windows * (window + w.alone * u.lanes / together) + beside
+
+
+def _edge(plan: Plan) -> int:
+    """The bytes of a tile's rows and results."""
+    s = plan.structure
+    widths = sum(q.width for q in s.queries) + sum(x.width for x in s.slots)
+    return 2 * plan.busy * plan.schedule.height * widths
 
 
 def units(plan: Plan, t: Alike, clock: float, roof: Ceilings) -> Units:

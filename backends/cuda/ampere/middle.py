@@ -60,7 +60,7 @@ class Middle:
             few = tuple(self.scope.names.fresh("few") for _ in self.registers.heads)
             for name in few:
                 self.out.add(f"float {name}[{4 * self.scope.held}];")
-            self.heads(few, True)
+            self.heads(few, False)
             e = Straight(
                 self.scope, exact, replace(self.registers, heads=few), self.block, (), few=True
             )

@@ -31,8 +31,6 @@ class Dealing(Roles):
         with out.block("if (lane == 0)" if self.plan.together else ""):
             for k, x in enumerate(self.told):
                 out.add(f"shared_put({self.tile_word(k)}, {x});")
-            if self.plan.ahead:
-                out.add(f"shared_put({self.number_word}, tile);")
             out.add(f"arrive({self.barrier('tile_full', '(turn & 1)')});")
 
     def never_none(self) -> None:
@@ -71,11 +69,6 @@ class Dealing(Roles):
         """Where the `k`th place is told."""
         room = self.plan.rooms["tile"]
         return f"shared + {room.offset + 4 * k} + {room.bytes} * (turn & 1)"
-
-    @property
-    def number_word(self) -> str:
-        """Where the number of the tile is told."""
-        return self.tile_word(len(self.told))
 
     def tile_after(self) -> None:
         """The number of the tile that the block takes next."""

@@ -83,22 +83,6 @@ DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int 
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
-DEVICE void copy_ahead(const TensorMap* map, int c0, int c1) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];"
-    :: "l"((u64)map), "r"(c0), "r"(c1) : "memory");
-}
-DEVICE void copy_ahead(const TensorMap* map, int c0, int c1, int c2) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];"
-    :: "l"((u64)map), "r"(c0), "r"(c1), "r"(c2) : "memory");
-}
-DEVICE void copy_ahead(const TensorMap* map, int c0, int c1, int c2, int c3) {
-  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];"
-    :: "l"((u64)map), "r"(c0), "r"(c1), "r"(c2), "r"(c3) : "memory");
-}
-DEVICE void copy_ahead(const TensorMap* map, int c0, int c1, int c2, int c3, int c4) {
-  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global.tile [%0, {%1, %2, %3, %4, %5}];"
-    :: "l"((u64)map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
-}
 DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
     :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1) : "memory");
@@ -233,9 +217,18 @@ DEVICE float uniform(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
 }
 template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
 template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
-// the least and the greatest y with y // n == x, as far as positions go
-DEVICE int quotient_low(i64 x, i64 n) { const i64 y = n > 0 ? x * n : n < 0 ? (x + 1) * n + 1 : x == 0 ? -MOST : MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
-DEVICE int quotient_high(i64 x, i64 n) { const i64 y = n > 0 ? x * n + n - 1 : n < 0 ? x * n : x == 0 ? MOST : -MOST; return (int)(y < -(1 << 30) ? -(1 << 30) : y > (1 << 30) ? (1 << 30) : y); }
+// The least and the greatest position y with y // n == x. All of them are between x n and the next multiple of n, in 32 bits
+// but for a product, since each window of each row asks.
+DEVICE int product_within(int x, int n) { const i64 y = (i64)x * n; return (int)(y < -(1 << 30) ? -(1 << 30) : y > MOST ? MOST : y); }
+DEVICE int nearest_number(int n) { return greatest<int>(-(1 << 30), least<int>(n, 1 << 30)); }
+DEVICE int quotient_low(int x, int n) {
+  const int m = nearest_number(n), y = greatest<int>(product_within(x, m) + least<int>(m + 1, 0), -(1 << 30));
+  return m == 0 && x != 0 ? 1 << 30 : m == 0 ? 0 : y;
+}
+DEVICE int quotient_high(int x, int n) {
+  const int m = nearest_number(n), y = least<int>(product_within(x, m), 1 << 30) + greatest<int>(m - 1, 0);
+  return m == 0 && x != 0 ? -1 : m == 0 ? 1 << 30 : y;
+}
 // of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
 DEVICE u32 columns_to(int last) { const int n = last < 0 ? 0 : 2 * (last >> 3) + ((last & 7) ? 2 : 1); return n >= 32 ? FULL : (1u << n) - 1; }
 // bits of columns: those that any of the 8 threads has which have the same columns

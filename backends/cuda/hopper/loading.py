@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tilec.backends.cuda.hopper.computing import Computing
-from tilec.backends.cuda.hopper.copying import Copying
+from tilec.backends.cuda.hopper.dealing import Dealing
 from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled
 from tilec.backends.cuda.hopper.plan import Loader, announcing
 from tilec.backends.cuda.hopper.schedule import ROWS
+from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.structure import Tile
 from tilec.dataflow import names_in
 
 
-class Loading(Copying):
+class Loading(Dealing):
     """Writes the loading warpgroup."""
 
     def load_role(self) -> None:
@@ -30,9 +31,6 @@ class Loading(Copying):
             out.add("const int lane = threadIdx.x & 31;")
         for k, loader in enumerate(self.plan.loaders):
             with out.block(f"{'else ' if k else ''}if ({self.mine(loader)})"):
-                if loader.ahead:
-                    self.ask_ahead()
-                    continue
                 if loader.computes:
                     out.add(f"const int crew = warp - {loader.first};")
                     self.scope.whole = False
@@ -62,7 +60,7 @@ class Loading(Copying):
 
     def together(self, loader: Loader) -> bool:
         """Whether all threads of a loading warp do the same, and not one alone."""
-        return (self.plan.together and not loader.ahead) or loader.computes
+        return self.plan.together or loader.computes
 
     def mine(self, loader: Loader) -> str:
         """The test whether a thread is one of a loader's."""
@@ -146,6 +144,9 @@ class Loading(Copying):
         """A window of each ring into its next stage. `block`: which one takes it; if None, word is sent of that and of
         which window it is."""
         out = self.out
+        labels, read = self.labels(loader), self.reading(block)
+        if labels and read is not None:
+            self.ask_for(labels, read)
         for t in streamed:
             heard = block is None and t.name == announcing(self.s).ring
             with out.block("if (lane == 0)" if self.together(loader) and not t.computed else ""):
@@ -169,8 +170,8 @@ class Loading(Copying):
                     out.add(f"expect({full}, {t.bytes});")
                     self.copy(t, to, full, "window", t.rows)
             out.add(f"{t.name}_next.step();")
-        if self.labels(loader):
-            self.labels_in(loader, block)
+        if labels and read is not None:
+            self.labels_in(labels, read)
 
     @property
     def held_block(self) -> str:
@@ -182,33 +183,45 @@ class Loading(Copying):
         first = announcing(self.s).ring
         return self.plan.labels if any(t.name == first for t in loader.tiles) else ()
 
-    def labels_in(self, loader: Loader, block: int | None) -> None:
-        """The labels of a window into their next stage, where its block reads some."""
-        out, readers = self.out, sorted(labelled(self.s))
-        if block is not None and block not in readers:
-            return
-        test = " || ".join(f"{self.held_block} == {k}" for k in readers)
-        every = block is not None or len(readers) == len(self.s.blocks)
-        with out.block("" if every else f"if ({test})"):
-            count, saved = -(-self.s.columns // 32), dict(self.scope.values)
-            spot = Expression("(window + lane + 32 * m)", "int", POSITION)
-            each = f"for (int m = 0; m < {count}; m++)"
-            names: list[str] = []
-            for x in self.labels(loader):
+    def reading(self, block: int | None) -> str | None:
+        """The test whether a window's block reads labels, empty where it does in any case; None where it does not."""
+        readers = sorted(labelled(self.s))
+        if block is not None:
+            return "" if block in readers else None
+        every = len(readers) == len(self.s.blocks)
+        return "" if every else " || ".join(f"{self.held_block} == {k}" for k in readers)
+
+    def ask_for(self, labels: tuple[Label, ...], read: str) -> None:
+        """Loads the labels of a window: they are under way while it waits for a free stage."""
+        out, count = self.out, -(-self.s.columns // 32)
+        for x in labels:
+            out.add(f"{x.ctype} {self.held_label(x)}[{count}];{self.scope.comment(x.load)}")
+        saved = dict(self.scope.values)
+        spot = Expression("(window + lane + 32 * m)", "int", POSITION)
+        with out.block(f"if ({read})" if read else ""):
+            for x in labels:
                 at = [spot if y == self.s.stream else self.scope.operand(y, None) for y in x.index]
-                names.append(self.names.fresh(f"{self.names.of(x.tensor)}_labels"))
-                out.add(f"{x.ctype} {names[-1]}[{count}];{self.scope.comment(x.load)}")
                 out.add("#pragma unroll")
-                out.add(f"{each} {names[-1]}[m] = {self.scope.load(x.load, at).text};")
-            self.scope.values = saved
-            cursor = f"{RING}_next"
-            free, full = (self.barrier(f"{RING}_{w}", f"{cursor}.stage") for w in ("free", "full"))
+                element = self.scope.load(x.load, at).text
+                out.add(f"for (int m = 0; m < {count}; m++) {self.held_label(x)}[m] = {element};")
+        self.scope.values = saved
+
+    def held_label(self, x: Label) -> str:
+        """The variable with a thread's labels of a window."""
+        return self.names.of(f"{x.tensor}_labels {x.offset}")
+
+    def labels_in(self, labels: tuple[Label, ...], read: str) -> None:
+        """The labels of a window into their next stage."""
+        out, cursor = self.out, f"{RING}_next"
+        each = f"for (int m = 0; m < {-(-self.s.columns // 32)}; m++)"
+        inside = "" if self.s.columns % 32 == 0 else f"if (lane + 32 * m < {self.s.columns}) "
+        free, full = (self.barrier(f"{RING}_{w}", f"{cursor}.stage") for w in ("free", "full"))
+        with out.block(f"if ({read})" if read else ""):
             out.add(f"wait({free}, {cursor}.parity);")
-            inside = "" if self.s.columns % 32 == 0 else f"if (lane + 32 * m < {self.s.columns}) "
-            for x, name in zip(self.labels(loader), names, strict=True):
+            for x in labels:
                 place = f"{self.labels_at(cursor)} + {x.offset} + {x.bytes} * (lane + 32 * m)"
                 out.add("#pragma unroll")
-                out.add(f"{each} {inside}shared_put({place}, {name}[m]);")
+                out.add(f"{each} {inside}shared_put({place}, {self.held_label(x)}[m]);")
             out.add("__syncwarp();")
             out.add(f"if (lane == 0) arrive({full});")
             out.add(f"{cursor}.step();")
@@ -243,3 +256,25 @@ class Loading(Copying):
                 out.add(
                     f"held = (start_{k} + (first + from) * {s.columns}) << {self.bits} | chosen;"
                 )
+
+    def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
+        """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""
+        m = self.map(t, rows)
+        others = [self.scope.operand(x, None) for x in t.index if x not in (t.axis, t.feature)]
+        rest = "".join(f", (int)({e.text})" for e in others)
+        if m.map is not None and m.map.slabs:
+            self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")
+            return
+        for k in range(t.slabs):
+            self.out.add(
+                f"copy_in({to} + {k * rows * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
+            )
+
+    def map(self, t: Tile, rows: int) -> Parameter:
+        """The tensor map argument of a tile."""
+        slabs = t.width % 64 == 0 and len(t.index) < 5
+        m = CopyMap(t.tensor, t.index.index(t.feature), t.index.index(t.axis), rows, t.width, slabs)
+        if t.name not in self.maps:
+            name = self.names.fresh(f"{t.name}_map")
+            self.maps[t.name] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
+        return self.maps[t.name]

@@ -22,8 +22,7 @@ from typing import TypeAlias, Union
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
 from tilec.backends.cuda.hopper.structure import Block, Refused, Structure, Tile
-from tilec.dataflow import backward, definitions, names_in
-from tilec.ir import Cast, Edge, If, Map, Op, Yield, walk
+from tilec.ir import If, Map, Op, Yield
 
 # ---- steps
 
@@ -175,13 +174,11 @@ class Room:
 
 @dataclass(frozen=True)
 class Loader:
-    """Loading warps, from `first` on, that bring the same tiles together. `ahead`: one that brings what later tiles begin
-    with into the L2 cache."""
+    """Loading warps, from `first` on, that bring the same tiles together."""
 
     first: int
     warps: int
     tiles: tuple[Tile, ...]
-    ahead: bool = False
 
     @property
     def computes(self) -> bool:
@@ -211,11 +208,6 @@ class Plan:
     def together(self) -> bool:
         """Whether a loading warp needs all its threads."""
         return self.structure.together or bool(self.labels)
-
-    @property
-    def ahead(self) -> bool:
-        """Whether a warp asks for what later tiles begin with."""
-        return self.loaders[-1].ahead
 
     @property
     def fragments(self) -> int:
@@ -270,8 +262,6 @@ def memory_bytes(s: Structure, schedule: Schedule) -> int:
     return _memory(replace(s, rings=rings), schedule, False)[2]
 
 
-WARPS = THREADS // 32
-"""The loading warps."""
 RESERVE = 24
 """Registers for addresses, row values and what is under way, at least."""
 
@@ -318,8 +308,7 @@ def _memory(
     at = -(-at // 8) * 8
     barrier("tile_full", 1, 2)
     barrier("tile_free", 4 * groups + sum(x.warps for x in loaders) - 1, 2)
-    told = len(s.grid.axes) + (0 if s.chosen else 2 * len(s.loops))
-    room("tile", 4 * (told + loaders[-1].ahead), 2)
+    room("tile", 4 * (len(s.grid.axes) + (0 if s.chosen else 2 * len(s.loops))), 2)
     return rooms, barriers, at
 
 
@@ -335,25 +324,12 @@ def _loaders(s: Structure) -> tuple[Loader, ...]:
             tuple(t for k, t in enumerate(s.rings) if k * count // len(s.rings) == n)
             for n in range(count)
         ]
-        out = [Loader(n, 1, w) for n, w in enumerate((*warps, s.queries))]
-        if len(out) < WARPS and s.rows > ROWS and _foreseen(s):
-            out.append(Loader(len(out), 1, (), ahead=True))
-        return tuple(out)
+        return tuple(Loader(n, 1, w) for n, w in enumerate((*warps, s.queries)))
     out = [Loader(0, 1, tuple(t for t in s.queries if t not in computed))]
     copied = tuple(t for t in s.rings if not t.computed)
     if copied:
         out.append(Loader(1, 1, copied))
-    return (*out, Loader(len(out), WARPS - len(out), computed))
-
-
-def _foreseen(s: Structure) -> bool:
-    """Whether arithmetic alone says where the tiles of the streamed axis are that a tile of the grid begins with."""
-    defs = definitions([*s.top, *s.prologue])
-    roots = {x for t in (*s.queries, *s.rings) for x in t.scalars}
-    roots |= set(names_in(x for f in s.loops for x in (f.start, f.stop) if x is not None))
-    inside = {v.name for f in s.loops for op in walk(f.body) for v in op.results}
-    made = (defs[x] for x in backward(roots, defs))
-    return not roots & inside and all(isinstance(op, (Map, Cast, Edge)) for op in made)
+    return (*out, Loader(len(out), 4 - len(out), computed))
 
 
 # ---- the program of a computing warpgroup
@@ -485,7 +461,7 @@ def show(plan: Plan) -> str:
 def _load(x: Loader) -> str:
     warps = f"warp {x.first}" if x.warps == 1 else f"warps {x.first}-{x.first + x.warps - 1}"
     tiles = ", ".join(f"{'computes ' if t.computed else ''}{t.name}" for t in x.tiles)
-    return f"{warps}: {tiles or ('asks ahead' if x.ahead else 'deals tiles')}"
+    return f"{warps}: {tiles or 'deals tiles'}"
 
 
 def _show(plan: Plan, step: Step) -> list[str]:

@@ -20,9 +20,6 @@ REGISTERS = 65536
 MOST_REGISTERS = 240
 """The most registers per thread that a computing warpgroup asks for."""
 
-PROMOTIONS = (64, 128, 256)
-"""The bytes that a copy may have the L2 cache fetch from memory at a time."""
-
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -36,7 +33,7 @@ class Schedule:
     warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first window takes the maximum of
     its first columns for that of all. `chain`: a tile's last products are issued with the first of the next tile, where
     there is shared memory for the rows of both. `pieces`: how many the streamed axis of a tile is cut in; 0: as many as
-    keep all multiprocessors busy. `promotion`: the bytes of a row that the L2 cache fetches from memory at a time.
+    keep all multiprocessors busy.
     """
 
     warpgroups: int = 2
@@ -52,7 +49,6 @@ class Schedule:
     blocks: int = 1
     chain: bool = True
     pieces: int = 0
-    promotion: int = 256
 
     @property
     def rows(self) -> int:
@@ -114,10 +110,6 @@ class Schedule:
             raise ArgumentError(f"schedule: stages is {self.stages}, expected 2 or more")
         if self.order not in ("static", "longest") or self.store not in ("tma", "direct"):
             raise ArgumentError(f"schedule: order {self.order} or store {self.store} is unknown")
-        if self.promotion not in PROMOTIONS:
-            raise ArgumentError(
-                f"schedule: promotion is {self.promotion}, expected one of {', '.join(map(str, PROMOTIONS))}"
-            )
         if self.loader % 8 or not 24 <= self.loader <= self.entry:
             raise ArgumentError(
                 f"schedule: loader is {self.loader}, expected a multiple of 8 from 24 to {self.entry}"
@@ -206,5 +198,4 @@ def narrow(width: int, length: int, uneven: bool) -> Schedule:
     columns = 128 if width <= 128 and length > 64 else 64
     stages = max(2, min(8, 3 * 128 * 128 // (columns * (-(-width // 64) * 64))))
     order: Literal["static", "longest"] = "longest" if uneven else "static"
-    # a row of 128 bytes is what a copy asks for: its neighbour comes with another copy
-    return Schedule(1, columns, stages, pingpong=False, order=order, store="direct", promotion=128)
+    return Schedule(1, columns, stages, pingpong=False, order=order, store="direct")

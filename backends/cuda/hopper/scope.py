@@ -58,6 +58,7 @@ class Scope:
         self.paired: dict[str, tuple[int, int]] = {}
         self.labels: dict[object, tuple[Label, str]] = {}  # where this thread's labels are
         self.whole = False  # whether all positions of the present window are on the axis
+        self.inside = False  # whether the present row is on its axis
         self.types: dict[str, Type] = {n: v.type for n, v in self.kernel.values.items()}
         for d in self.kernel.dims:
             self.values[d] = Expression(names.of(d), "int", POSITION)
@@ -148,23 +149,29 @@ class Scope:
     def over_rows(self, op: Reduce, defs: Mapping[str, Op]) -> None:
         """A reduction over the rows of the tile, by the threads of each warp together."""
         out, name = self.out, self.names.of(op.result.name)
+        self.inside = True
         element = self.at_row(op.args[0], defs)
+        self.inside = False
         ctype = element.ctype
         if ctype not in OVER_ROWS[op.fn]:
             raise Refused(f"{op.result.name} is a {op.fn} of {ctype} over rows")
         both, identity = OVER_ROWS[op.fn][ctype]
         out.add(f"{ctype} {name} = {identity};{self.comment(op)}")
-        rows = self.structure.rows
-        if not self.loads(op.args[0], defs):
-            out.add("#pragma unroll 1")  # no loads that could be under way together
-        with out.block(f"for (int at = threadIdx.x & 31; at < {rows}; at += 32)"):
-            out.add("const int row = origin + at;")
-            combined = both.format(name, element.text)
-            out.add(f"if (row < {self.extent(self.structure.row).text}) {name} = {combined};")
-        with out.block("for (int other = 16; other; other /= 2)"):
-            # a variable of its own: && and || must not keep a thread from the shuffle
-            out.add(f"const {ctype} got = __shfl_xor_sync(FULL, {name}, other);")
-            out.add(f"{name} = {both.format(name, 'got')};")
+        rows, last = self.structure.rows, f"{self.extent(self.structure.row).text} - 1"
+        # loads can be under way together; nothing else is worth the code
+        out.add("#pragma unroll" if self.loads(op.args[0], defs) else "#pragma unroll 1")
+        with out.block(f"for (int part = 0; part < {-(-rows // 32)}; part++)"):
+            # the last row once more changes nothing, and no thread asks before it loads
+            at = f"origin + least<int>(32 * part + (threadIdx.x & 31), {rows - 1})"
+            out.add(f"const int row = least<int>({at}, {last});")
+            out.add(f"{name} = {both.format(name, element.text)};")
+        if ctype == "int":
+            out.add(f"{name} = __reduce_{op.fn}_sync(FULL, {name});")
+        else:
+            with out.block("for (int other = 16; other; other /= 2)"):
+                # a variable of its own: && and || must not keep a thread from the shuffle
+                out.add(f"const {ctype} got = __shfl_xor_sync(FULL, {name}, other);")
+                out.add(f"{name} = {both.format(name, 'got')};")
         self.values[op.result.name] = Expression(name, element.kind, element.bits)
 
     def loads(self, x: Operand, defs: Mapping[str, Op]) -> bool:
@@ -233,8 +240,10 @@ class Scope:
     def in_range(self, x: Operand, dim: Scalar) -> bool:
         """Whether an index is the position on a grid axis of just that length, whose tile is 1."""
         s = self.structure
-        if not isinstance(x, str) or x not in self.kernel.extents or x == s.row:
+        if not isinstance(x, str) or x not in self.kernel.extents:
             return False
+        if x == s.row:
+            return self.inside and self.kernel.extents[x] == dim
         if x != s.stream and x not in dict(s.grid.axes):
             return False
         if x == s.stream and not self.whole:

@@ -19,6 +19,8 @@ SAMPLES = 16
 """The tiles that are looked at."""
 AT_ONCE = 132
 """The tiles that a section has at least."""
+EVEN = AT_ONCE * 3 // 2
+"""The tiles that a section has at least if the cache holds them: of the last section the longest begin last but one else."""
 
 
 def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
@@ -30,7 +32,7 @@ def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     near = max(1, min(positions, reach(s, sizes) + ROUND * s.rows))
     head = near * each(s) // alike(s, sizes)
     tiles = max(1, -(-rows // s.rows))
-    most = most * positions // near
+    most = max(most * positions // near, -(-EVEN // tiles))
     return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
 
 

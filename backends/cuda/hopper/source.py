@@ -14,7 +14,6 @@ class CopyMap:
     """A tensor map argument: which dimension runs along the 64 columns, which along the rows of a box.
 
     `slabs`: the columns are cut into slabs of 64, as a dimension of their own, `box_slabs` of them per copy.
-    `promotion`: the bytes that the L2 cache fetches at a time.
     """
 
     tensor: str
@@ -23,7 +22,6 @@ class CopyMap:
     rows: int
     width: int
     slabs: bool
-    promotion: int = 256
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,18 @@ def test_a_captured_call_runs_again_on_new_data(device, text):
     assert len(prepared._memory) == 1
 
 
+def test_only_in_a_graph_a_call_begins_after_what_is_ahead_of_it(device):
+    kernel = tilec.compile(TWICE, target="cuda")
+    arrays = there(kernel, 1)
+    kernel(*arrays)
+    count = len(device.early)
+    assert count > 1
+    assert all(device.early)
+    device.stream, device.capturing = 9, {9: 41}
+    kernel(*arrays)
+    assert device.early[count:] == [False] + [True] * (count - 1)
+
+
 def test_what_was_not_called_before_a_capture_cannot_be_captured(device):
     kernel = tilec.compile(CAUSAL, target="cuda")
     device.capturing = {0: 5}

@@ -54,22 +54,24 @@ def code(name: str, width: int, arch: str, **schedule: object) -> target.Code:
 
 
 @pytest.mark.parametrize(
-    ("width", "arch", "rows", "columns", "stages"),
+    ("width", "arch", "rows", "columns", "stages", "query"),
     [
-        (64, "sm_80", 128, 64, 2),
-        (128, "sm_80", 128, 64, 1),
-        (128, "sm_100a", 128, 64, 2),
-        (128, "sm_86", 128, 32, 1),
-        (256, "sm_80", 64, 48, 1),
-        (256, "sm_89", 128, 32, 1),
-        (256, "sm_90", 64, 64, 1),
+        (64, "sm_80", 128, 64, 2, "registers"),
+        (128, "sm_80", 128, 64, 1, "shared"),
+        (128, "sm_100a", 128, 64, 2, "shared"),
+        (128, "sm_86", 128, 32, 1, "shared"),
+        (192, "sm_80", 64, 64, 1, "half"),
+        (256, "sm_80", 64, 48, 1, "half"),
+        (256, "sm_89", 128, 32, 1, "shared"),
+        (256, "sm_90", 64, 64, 1, "half"),
     ],
 )
 def test_the_best_schedule_that_fits_comes_first(
-    width: int, arch: str, rows: int, columns: int, stages: int
+    width: int, arch: str, rows: int, columns: int, stages: int, query: str
 ) -> None:
     first = tried(width, arch)[0]
-    assert (first.rows, first.columns, first.stages) == (rows, columns, stages)
+    found = first.rows, first.columns, first.stages, first.query
+    assert found == (rows, columns, stages, query)
 
 
 def test_a_device_with_more_shared_memory_gets_tiles_that_use_it() -> None:
@@ -78,6 +80,15 @@ def test_a_device_with_more_shared_memory_gets_tiles_that_use_it() -> None:
         first = next(ampere.schedules(replace(begun(width), shared=shared), "sm_80"))
         assert (first.columns, first.stages) == (columns, stages)
         assert first == tried(width, "sm_90")[0] != tried(width, "sm_80")[0]
+
+
+def test_code_as_called_is_for_the_device_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = tilec.load(EXAMPLES / "causal.tile", target="cuda:sm_80")
+    sizes = {"M": 4096, "N": 4096, "D": 256, "E": 256}
+    monkeypatch.setattr(target, "here", lambda given, arch: replace(given, shared=232448))
+    for called, columns in ((False, 48), (True, 64)):
+        made = kernel.gpu_code(dtype="bf16", called=called, **sizes)
+        assert f",columns={columns}," in made.note
 
 
 def test_a_draft_is_for_the_device_that_is_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
       if (n == 0) {
         float few_[16];
         held_by_rows<f16, 64, 4, false>(few_, q_held, shared + 16384 + stage * 8192, turned);   // t_1 = contract(q, k, over=d)
-        int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane_number()) >> 2) + 8 * r;   // i
+        int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((again(lane)) >> 2) + 8 * r;   // i
         int t_3[4]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   examples/causal.tile:4
         int t_4[4]; ROWS t_4[r] = (t_3[r] - M);  // sub(t_3, M)   examples/causal.tile:4
         {

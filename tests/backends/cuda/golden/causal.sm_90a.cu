@@ -1,5 +1,5 @@
-// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
-// causal: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
+// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0
+// causal: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     for (int n = 0; n < 2; n++) barrier_init(shared + 114784 + 8 * n, 1);   // v_full
     for (int n = 0; n < 2; n++) barrier_init(shared + 114800 + 8 * n, 8);   // v_free
     for (int n = 0; n < 2; n++) barrier_init(shared + 114816 + 8 * n, 1);   // tile_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 114832 + 8 * n, 11);   // tile_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 114832 + 8 * n, 10);   // tile_free
     barriers_ready();
   }
   __syncthreads();
@@ -99,14 +99,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         }
         wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {
-          shared_put(shared + 114848 + 32 * (turn & 1), origin);
-          shared_put(shared + 114852 + 32 * (turn & 1), b);
-          shared_put(shared + 114856 + 32 * (turn & 1), h);
-          shared_put(shared + 114860 + 32 * (turn & 1), start_0);
-          shared_put(shared + 114864 + 32 * (turn & 1), windows_0);
-          shared_put(shared + 114868 + 32 * (turn & 1), start_1);
-          shared_put(shared + 114872 + 32 * (turn & 1), windows_1);
-          shared_put(shared + 114876 + 32 * (turn & 1), tile);
+          shared_put(shared + 114848 + 28 * (turn & 1), origin);
+          shared_put(shared + 114852 + 28 * (turn & 1), b);
+          shared_put(shared + 114856 + 28 * (turn & 1), h);
+          shared_put(shared + 114860 + 28 * (turn & 1), start_0);
+          shared_put(shared + 114864 + 28 * (turn & 1), windows_0);
+          shared_put(shared + 114868 + 28 * (turn & 1), start_1);
+          shared_put(shared + 114872 + 28 * (turn & 1), windows_1);
           arrive(shared + 114816 + 8 * (turn & 1));
         }
         if (origin < 0) break;
@@ -142,13 +141,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
       Cursor<2> v_next(1);
       for (int turn = 0;; turn++) {
         wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = shared_get(shared + 114848 + 32 * (turn & 1));
-        const int b = shared_get(shared + 114852 + 32 * (turn & 1));
-        const int h = shared_get(shared + 114856 + 32 * (turn & 1));
-        const int start_0 = shared_get(shared + 114860 + 32 * (turn & 1));
-        const int windows_0 = shared_get(shared + 114864 + 32 * (turn & 1));
-        const int start_1 = shared_get(shared + 114868 + 32 * (turn & 1));
-        const int windows_1 = shared_get(shared + 114872 + 32 * (turn & 1));
+        const int origin = shared_get(shared + 114848 + 28 * (turn & 1));
+        const int b = shared_get(shared + 114852 + 28 * (turn & 1));
+        const int h = shared_get(shared + 114856 + 28 * (turn & 1));
+        const int start_0 = shared_get(shared + 114860 + 28 * (turn & 1));
+        const int windows_0 = shared_get(shared + 114864 + 28 * (turn & 1));
+        const int start_1 = shared_get(shared + 114868 + 28 * (turn & 1));
+        const int windows_1 = shared_get(shared + 114872 + 28 * (turn & 1));
         arrive(shared + 114832 + 8 * (turn & 1));
         if (origin < 0) break;
 #pragma unroll 1
@@ -176,13 +175,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     else if (warp == 2 && (threadIdx.x & 31) == 0) {
       for (int turn = 0;; turn++) {
         wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = shared_get(shared + 114848 + 32 * (turn & 1));
-        const int b = shared_get(shared + 114852 + 32 * (turn & 1));
-        const int h = shared_get(shared + 114856 + 32 * (turn & 1));
-        const int start_0 = shared_get(shared + 114860 + 32 * (turn & 1));
-        const int windows_0 = shared_get(shared + 114864 + 32 * (turn & 1));
-        const int start_1 = shared_get(shared + 114868 + 32 * (turn & 1));
-        const int windows_1 = shared_get(shared + 114872 + 32 * (turn & 1));
+        const int origin = shared_get(shared + 114848 + 28 * (turn & 1));
+        const int b = shared_get(shared + 114852 + 28 * (turn & 1));
+        const int h = shared_get(shared + 114856 + 28 * (turn & 1));
+        const int start_0 = shared_get(shared + 114860 + 28 * (turn & 1));
+        const int windows_0 = shared_get(shared + 114864 + 28 * (turn & 1));
+        const int start_1 = shared_get(shared + 114868 + 28 * (turn & 1));
+        const int windows_1 = shared_get(shared + 114872 + 28 * (turn & 1));
         arrive(shared + 114832 + 8 * (turn & 1));
         if (origin < 0) break;
         for (int w = 0; w < 2; w++) {
@@ -191,52 +190,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
             expect(shared + 114688 + 8 * ((turn & 1) * 2 + w), 8192);
             copy_in(shared + 0 + ((turn & 1) * 2 + w) * 8192, &q_map, shared + 114688 + 8 * ((turn & 1) * 2 + w), 0, origin + w * 64, 0, (int)(b), (int)(h));
           }
-        }
-      }
-    }
-    else if (warp == 3 && (threadIdx.x & 31) == 0) {
-#pragma unroll 1
-      for (int turn = 0;; turn++) {
-        wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-        const bool more = shared_get(shared + 114848 + 32 * (turn & 1)) >= 0;
-        const int tile = shared_get(shared + 114876 + 32 * (turn & 1)) + (int)gridDim.x;
-        arrive(shared + 114832 + 8 * (turn & 1));
-        if (!more) break;
-        if (tile >= tiles) continue;
-        int origin, b, h;
-        const int remaining = row_tiles * heads - 1 - tile;   // so that the last section is whole
-        const int section = remaining / (row_tiles * most_heads), place = remaining - section * row_tiles * most_heads;
-        const int width = least<int>(most_heads, heads - section * most_heads);
-        int head = section * most_heads + place % width;
-        origin = place / width * 128;
-        h = head % (H); head /= H;
-        b = head;
-        const int i_first = origin;  // edge()
-        const int i_last = least<int>(origin + 128, M) - 1;  // edge()
-        const int t_25 = (i_first + N);  // add(i_first, N)
-        const int t_26 = (t_25 - M);  // sub(t_25, M)
-        const int t_27 = (i_last + N);  // add(i_last, N)
-        const int t_28 = (t_27 - M);  // sub(t_27, M)
-        const int t_29 = (t_28 + 1);  // add(t_28, 1)
-        const int t_30 = least<int>(N, t_29);  // min(N, t_29)
-        const int t_31 = (t_26 + 1);  // add(t_26, 1)
-        const int t_32 = least<int>(N, t_31);  // min(N, t_31)
-        const int t_33 = (t_32 >> 7);  // floordiv(t_32, 128)
-        const i64 t_34 = ((i64)128 * t_33);  // mul(t_33, 128)
-        const i64 t_35 = greatest<i64>(0, t_34);  // max(0, t_34)
-        for (int w = 0; w < 2; w++) {
-          copy_ahead(&q_map, 0, origin + w * 64, 0, (int)(b), (int)(h));
-        }
-        const int start_0 = 0;
-        const int windows_0 = ((int)greatest<i64>(0, least<i64>(t_35, N) - start_0) + 127) / 128;
-        const int start_1 = (int)least<i64>(t_35, N);
-        const int windows_1 = ((int)greatest<i64>(0, least<i64>(t_30, N) - start_1) + 127) / 128;
-        int window = -1;
-        if (window < 0 && windows_1 > 0) window = start_1 + (windows_1 - 1 - 0) * 128;
-        if (window < 0 && windows_0 > 0) window = start_0 + (windows_0 - 1 - 0) * 128;
-        if (window >= 0) {
-          copy_ahead(&k_map, 0, window, 0, (int)(b), (int)(h));
-          copy_ahead(&v_map, 0, window, 0, (int)(b), (int)(h));
         }
       }
     }
@@ -256,13 +209,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     if (w == 1) named_arrive(1, 256);   // the first turn is that of warpgroup 0
     int turn = 0;
     wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = shared_told(shared + 114848 + 32 * (turn & 1), lane);
-    int b = shared_told(shared + 114852 + 32 * (turn & 1), lane);
-    int h = shared_told(shared + 114856 + 32 * (turn & 1), lane);
-    int start_0 = shared_told(shared + 114860 + 32 * (turn & 1), lane);
-    int windows_0 = shared_told(shared + 114864 + 32 * (turn & 1), lane);
-    int start_1 = shared_told(shared + 114868 + 32 * (turn & 1), lane);
-    int windows_1 = shared_told(shared + 114872 + 32 * (turn & 1), lane);
+    int origin = shared_told(shared + 114848 + 28 * (turn & 1), lane);
+    int b = shared_told(shared + 114852 + 28 * (turn & 1), lane);
+    int h = shared_told(shared + 114856 + 28 * (turn & 1), lane);
+    int start_0 = shared_told(shared + 114860 + 28 * (turn & 1), lane);
+    int windows_0 = shared_told(shared + 114864 + 28 * (turn & 1), lane);
+    int start_1 = shared_told(shared + 114868 + 28 * (turn & 1), lane);
+    int windows_1 = shared_told(shared + 114872 + 28 * (turn & 1), lane);
     if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
     wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
     wait(shared + 114752 + 8 * k_ahead.stage, k_ahead.parity);
@@ -635,7 +588,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
       if (lane == 0) arrive(shared + 114720 + 8 * ((turn & 1) * 2 + w));
       turn++;
       wait(shared + 114816 + 8 * (turn & 1), (turn >> 1) & 1);
-      const int next_origin = shared_told(shared + 114848 + 32 * (turn & 1), lane);
+      const int next_origin = shared_told(shared + 114848 + 28 * (turn & 1), lane);
       wait(shared + 114784 + 8 * v_late.stage, v_late.parity);
       if (next_origin >= 0) {
         wait(shared + 114688 + 8 * ((turn & 1) * 2 + w), ((turn >> 1) & 1));
@@ -702,12 +655,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         }
       }
       origin = next_origin;
-      b = shared_told(shared + 114852 + 32 * (turn & 1), lane);
-      h = shared_told(shared + 114856 + 32 * (turn & 1), lane);
-      start_0 = shared_told(shared + 114860 + 32 * (turn & 1), lane);
-      windows_0 = shared_told(shared + 114864 + 32 * (turn & 1), lane);
-      start_1 = shared_told(shared + 114868 + 32 * (turn & 1), lane);
-      windows_1 = shared_told(shared + 114872 + 32 * (turn & 1), lane);
+      b = shared_told(shared + 114852 + 28 * (turn & 1), lane);
+      h = shared_told(shared + 114856 + 28 * (turn & 1), lane);
+      start_0 = shared_told(shared + 114860 + 28 * (turn & 1), lane);
+      windows_0 = shared_told(shared + 114864 + 28 * (turn & 1), lane);
+      start_1 = shared_told(shared + 114868 + 28 * (turn & 1), lane);
+      windows_1 = shared_told(shared + 114872 + 28 * (turn & 1), lane);
       if (lane == 0) arrive(shared + 114832 + 8 * (turn & 1));
     }
     group_wait<0>();

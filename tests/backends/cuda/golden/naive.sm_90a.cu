@@ -1,5 +1,5 @@
-// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
-// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true,pieces=0,promotion=256
+// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true,pieces=0
+// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,store=tma,loader=32,relax=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     for (int n = 0; n < 2; n++) barrier_init(shared + 131232 + 8 * n, 1);   // v_full
     for (int n = 0; n < 2; n++) barrier_init(shared + 131248 + 8 * n, 16);   // v_free
     for (int n = 0; n < 2; n++) barrier_init(shared + 131264 + 8 * n, 1);   // tile_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 131280 + 8 * n, 19);   // tile_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 131280 + 8 * n, 18);   // tile_free
     barriers_ready();
   }
   __syncthreads();
@@ -82,14 +82,13 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
         }
         wait(shared + 131280 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {
-          shared_put(shared + 131296 + 32 * (turn & 1), origin);
-          shared_put(shared + 131300 + 32 * (turn & 1), b);
-          shared_put(shared + 131304 + 32 * (turn & 1), h);
-          shared_put(shared + 131308 + 32 * (turn & 1), start_0);
-          shared_put(shared + 131312 + 32 * (turn & 1), windows_0);
-          shared_put(shared + 131316 + 32 * (turn & 1), start_1);
-          shared_put(shared + 131320 + 32 * (turn & 1), windows_1);
-          shared_put(shared + 131324 + 32 * (turn & 1), tile);
+          shared_put(shared + 131296 + 28 * (turn & 1), origin);
+          shared_put(shared + 131300 + 28 * (turn & 1), b);
+          shared_put(shared + 131304 + 28 * (turn & 1), h);
+          shared_put(shared + 131308 + 28 * (turn & 1), start_0);
+          shared_put(shared + 131312 + 28 * (turn & 1), windows_0);
+          shared_put(shared + 131316 + 28 * (turn & 1), start_1);
+          shared_put(shared + 131320 + 28 * (turn & 1), windows_1);
           arrive(shared + 131264 + 8 * (turn & 1));
         }
         if (origin < 0) break;
@@ -120,13 +119,13 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
       Cursor<2> v_next(1);
       for (int turn = 0;; turn++) {
         wait(shared + 131264 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = shared_get(shared + 131296 + 32 * (turn & 1));
-        const int b = shared_get(shared + 131300 + 32 * (turn & 1));
-        const int h = shared_get(shared + 131304 + 32 * (turn & 1));
-        const int start_0 = shared_get(shared + 131308 + 32 * (turn & 1));
-        const int windows_0 = shared_get(shared + 131312 + 32 * (turn & 1));
-        const int start_1 = shared_get(shared + 131316 + 32 * (turn & 1));
-        const int windows_1 = shared_get(shared + 131320 + 32 * (turn & 1));
+        const int origin = shared_get(shared + 131296 + 28 * (turn & 1));
+        const int b = shared_get(shared + 131300 + 28 * (turn & 1));
+        const int h = shared_get(shared + 131304 + 28 * (turn & 1));
+        const int start_0 = shared_get(shared + 131308 + 28 * (turn & 1));
+        const int windows_0 = shared_get(shared + 131312 + 28 * (turn & 1));
+        const int start_1 = shared_get(shared + 131316 + 28 * (turn & 1));
+        const int windows_1 = shared_get(shared + 131320 + 28 * (turn & 1));
         arrive(shared + 131280 + 8 * (turn & 1));
         if (origin < 0) break;
 #pragma unroll 1
@@ -154,13 +153,13 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     else if (warp == 2 && (threadIdx.x & 31) == 0) {
       for (int turn = 0;; turn++) {
         wait(shared + 131264 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = shared_get(shared + 131296 + 32 * (turn & 1));
-        const int b = shared_get(shared + 131300 + 32 * (turn & 1));
-        const int h = shared_get(shared + 131304 + 32 * (turn & 1));
-        const int start_0 = shared_get(shared + 131308 + 32 * (turn & 1));
-        const int windows_0 = shared_get(shared + 131312 + 32 * (turn & 1));
-        const int start_1 = shared_get(shared + 131316 + 32 * (turn & 1));
-        const int windows_1 = shared_get(shared + 131320 + 32 * (turn & 1));
+        const int origin = shared_get(shared + 131296 + 28 * (turn & 1));
+        const int b = shared_get(shared + 131300 + 28 * (turn & 1));
+        const int h = shared_get(shared + 131304 + 28 * (turn & 1));
+        const int start_0 = shared_get(shared + 131308 + 28 * (turn & 1));
+        const int windows_0 = shared_get(shared + 131312 + 28 * (turn & 1));
+        const int start_1 = shared_get(shared + 131316 + 28 * (turn & 1));
+        const int windows_1 = shared_get(shared + 131320 + 28 * (turn & 1));
         arrive(shared + 131280 + 8 * (turn & 1));
         if (origin < 0) break;
         for (int w = 0; w < 4; w++) {
@@ -169,38 +168,6 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
             expect(shared + 131072 + 8 * ((turn & 1) * 4 + w), 8192);
             copy_in(shared + 0 + ((turn & 1) * 4 + w) * 8192, &q_map, shared + 131072 + 8 * ((turn & 1) * 4 + w), 0, origin + w * 64, 0, (int)(b), (int)(h));
           }
-        }
-      }
-    }
-    else if (warp == 3 && (threadIdx.x & 31) == 0) {
-#pragma unroll 1
-      for (int turn = 0;; turn++) {
-        wait(shared + 131264 + 8 * (turn & 1), (turn >> 1) & 1);
-        const bool more = shared_get(shared + 131296 + 32 * (turn & 1)) >= 0;
-        const int tile = shared_get(shared + 131324 + 32 * (turn & 1)) + (int)gridDim.x;
-        arrive(shared + 131280 + 8 * (turn & 1));
-        if (!more) break;
-        if (tile >= tiles) continue;
-        int origin, b, h;
-        int head = tile / row_tiles;
-        origin = (tile - head * row_tiles) * 256;
-        h = head % (H); head /= H;
-        b = head;
-        const int t_2 = (N >> 6);  // floordiv(N, 64)
-        const i64 t_6 = ((i64)64 * t_2);  // mul(t_2, 64)
-        for (int w = 0; w < 4; w++) {
-          copy_ahead(&q_map, 0, origin + w * 64, 0, (int)(b), (int)(h));
-        }
-        const int start_0 = 0;
-        const int windows_0 = ((int)greatest<i64>(0, least<i64>(t_6, N) - start_0) + 63) / 64;
-        const int start_1 = (int)least<i64>(t_6, N);
-        const int windows_1 = ((int)greatest<i64>(0, N - start_1) + 63) / 64;
-        int window = -1;
-        if (window < 0 && windows_0 > 0) window = start_0 + 0 * 64;
-        if (window < 0 && windows_1 > 0) window = start_1 + 0 * 64;
-        if (window >= 0) {
-          copy_ahead(&k_map, 0, window, 0, (int)(b), (int)(h));
-          copy_ahead(&v_map, 0, window, 0, (int)(b), (int)(h));
         }
       }
     }
@@ -220,13 +187,13 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     if (w == 3) named_arrive(1, 256);   // the first turn is that of warpgroup 0
     int turn = 0;
     wait(shared + 131264 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = shared_told(shared + 131296 + 32 * (turn & 1), lane);
-    int b = shared_told(shared + 131300 + 32 * (turn & 1), lane);
-    int h = shared_told(shared + 131304 + 32 * (turn & 1), lane);
-    int start_0 = shared_told(shared + 131308 + 32 * (turn & 1), lane);
-    int windows_0 = shared_told(shared + 131312 + 32 * (turn & 1), lane);
-    int start_1 = shared_told(shared + 131316 + 32 * (turn & 1), lane);
-    int windows_1 = shared_told(shared + 131320 + 32 * (turn & 1), lane);
+    int origin = shared_told(shared + 131296 + 28 * (turn & 1), lane);
+    int b = shared_told(shared + 131300 + 28 * (turn & 1), lane);
+    int h = shared_told(shared + 131304 + 28 * (turn & 1), lane);
+    int start_0 = shared_told(shared + 131308 + 28 * (turn & 1), lane);
+    int windows_0 = shared_told(shared + 131312 + 28 * (turn & 1), lane);
+    int start_1 = shared_told(shared + 131316 + 28 * (turn & 1), lane);
+    int windows_1 = shared_told(shared + 131320 + 28 * (turn & 1), lane);
     if (lane == 0) arrive(shared + 131280 + 8 * (turn & 1));
     wait(shared + 131072 + 8 * ((turn & 1) * 4 + w), ((turn >> 1) & 1));
     wait(shared + 131200 + 8 * k_ahead.stage, k_ahead.parity);
@@ -587,7 +554,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
       if (lane == 0) arrive(shared + 131136 + 8 * ((turn & 1) * 4 + w));
       turn++;
       wait(shared + 131264 + 8 * (turn & 1), (turn >> 1) & 1);
-      const int next_origin = shared_told(shared + 131296 + 32 * (turn & 1), lane);
+      const int next_origin = shared_told(shared + 131296 + 28 * (turn & 1), lane);
       wait(shared + 131232 + 8 * v_late.stage, v_late.parity);
       if (next_origin >= 0) {
         wait(shared + 131072 + 8 * ((turn & 1) * 4 + w), ((turn >> 1) & 1));
@@ -650,12 +617,12 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
         }
       }
       origin = next_origin;
-      b = shared_told(shared + 131300 + 32 * (turn & 1), lane);
-      h = shared_told(shared + 131304 + 32 * (turn & 1), lane);
-      start_0 = shared_told(shared + 131308 + 32 * (turn & 1), lane);
-      windows_0 = shared_told(shared + 131312 + 32 * (turn & 1), lane);
-      start_1 = shared_told(shared + 131316 + 32 * (turn & 1), lane);
-      windows_1 = shared_told(shared + 131320 + 32 * (turn & 1), lane);
+      b = shared_told(shared + 131300 + 28 * (turn & 1), lane);
+      h = shared_told(shared + 131304 + 28 * (turn & 1), lane);
+      start_0 = shared_told(shared + 131308 + 28 * (turn & 1), lane);
+      windows_0 = shared_told(shared + 131312 + 28 * (turn & 1), lane);
+      start_1 = shared_told(shared + 131316 + 28 * (turn & 1), lane);
+      windows_1 = shared_told(shared + 131320 + 28 * (turn & 1), lane);
       if (lane == 0) arrive(shared + 131280 + 8 * (turn & 1));
     }
     group_wait<0>();

@@ -261,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
       if (warp < 1) {
         if (n == 0) {
           float few_[8];
-          rows_by_rows<f16, 4, 64, 64, 2, false, true>(few_, q_place, corner, shared + 8192 + stage * 8192, turned);   // t_51 = contract(q, k, over=d)
+          rows_by_rows<f16, 4, 64, 64, 2, false, false>(few_, q_place, corner, shared + 8192 + stage * 8192, turned);   // t_51 = contract(q, k, over=d)
           {
             float guess[4];
             const int c = 0;
@@ -360,7 +360,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
       if (warp < 1) {
         if (n == 0) {
           float few__[8];
-          rows_by_rows<f16, 4, 64, 64, 2, false, true>(few__, q_place, corner, shared + 8192 + stage * 8192, turned);   // t_5 = contract(q, k, over=d)
+          rows_by_rows<f16, 4, 64, 64, 2, false, false>(few__, q_place, corner, shared + 8192 + stage * 8192, turned);   // t_5 = contract(q, k, over=d)
           {
             float guess_[4];
             const int c = 0;

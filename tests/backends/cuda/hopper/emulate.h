@@ -2,6 +2,7 @@
 // Bulk copies arrive late and at random, wgmma groups are done at once or as late as they may be, and threads take turns at
 // random: a missing wait or an early release gives wrong numbers or a deadlock, which is reported.
 #include <ucontext.h>
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -102,6 +103,14 @@ template<class T> inline T __shfl_sync(u32, T x, int from) { return as<T>(meet(m
 template<class T> inline T __shfl_xor_sync(u32, T x, int mask) {
   const int lane = threadIdx.x % 32;
   return as<T>(meet(my_warp(), 32, lane, bits(x), "shfl_xor")[lane ^ mask]);
+}
+inline int __reduce_min_sync(u32, int x) {
+  for (u64 v : meet(my_warp(), 32, threadIdx.x % 32, bits(x), "least")) x = std::min(x, as<int>(v));
+  return x;
+}
+inline int __reduce_max_sync(u32, int x) {
+  for (u64 v : meet(my_warp(), 32, threadIdx.x % 32, bits(x), "greatest")) x = std::max(x, as<int>(v));
+  return x;
 }
 inline bool __all_sync(u32, bool x) {
   bool all = true;
@@ -208,9 +217,6 @@ template<class... C> inline void copy_in(u32 to, const TensorMap* map, u32 full,
   Copy copy{to, map->description, full, {c...}, 0};
   copy.due = now + (draw(4) ? draw(100) : draw(4000));   // most arrive soon
   copies.push_back(copy);
-}
-template<class... C> inline void copy_ahead(const TensorMap* map, C... c) {
-  if ((int)sizeof...(c) != map->description->rank) fail("a copy has another rank than its map");
 }
 template<class... C> inline void copy_out(const TensorMap* map, u32 from, C... c) {
   const Copy copy{from, map->description, 0, {c...}, 0};

@@ -33,6 +33,8 @@ SHARED = (
     "least",
     "greatest",
     "narrow",
+    "product_within",
+    "nearest_number",
     "quotient_low",
     "quotient_high",
     "columns_to",

@@ -11,9 +11,11 @@ import pytest
 
 import tilec
 from tests.backends.cuda.hopper import running
+from tests.programs import CAUSAL
 from tilec.backends.cuda import nvrtc, target
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
+from tilec.backends.cuda.hopper.sections import section
 from tilec.errors import ArgumentError, UnsupportedError
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -142,3 +144,13 @@ def test_gates_of_wide_heads_fit_at_once(monkeypatch: pytest.MonkeyPatch, tmp_pa
     )
     made = kernel.gpu_code(dtype="bf16", H=4, M=300, N=300, D=256, E=256)
     assert (made.emitter, len(texts)) == ("hopper", 1)
+
+
+def test_short_rows_are_dealt_out_in_long_sections():
+    kernel = tilec.compile(CAUSAL, target="cuda:sm_90a")
+    sizes = {"B": 16, "H": 8, "D": 256, "E": 256}
+    _, sources = running.tiles(kernel, "bf16", sizes | {"M": 4096, "N": 4096})
+    (source,) = sources.values()
+    lengths = (1024, 4096, 16384)
+    found = [section(source.structure, sizes | {"M": n, "N": n}, 8) for n in lengths]
+    assert found == [25, 6, 2]
