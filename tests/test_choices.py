@@ -34,6 +34,14 @@ def test_text_and_path_must_be_texts() -> None:
         tilec.compile(wrong)
     with pytest.raises(tilec.ArgumentError, match="path: expected"):
         tilec.load(wrong)
+    with pytest.raises(tilec.ArgumentError, match="the path 'examples/causal.tile'; tilec.load"):
+        tilec.compile("examples/causal.tile")
+
+
+def test_an_element_type_that_differs_is_named_with_the_remedy() -> None:
+    kernel = tilec.compile("kernel f(X[N], n: i32[N]) -> Y[i]:\n    Y = X[i] + n[i]\n")
+    with pytest.raises(tilec.ArgumentError, match=r"type i32, got i64: .* declare n: i64\[…\]"):
+        kernel(np.ones(3, np.float32), np.ones(3, np.int64))
 
 
 def test_an_integer_of_numpy_is_a_tile_extent() -> None:

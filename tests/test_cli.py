@@ -277,7 +277,7 @@ def test_tune_stores_a_schedule_that_run_takes(tile):
     assert tile("cache", "remove", found["id"])[0] == 0
     assert tile("cache", "remove", found["id"])[0] == 1
     assert tile("tune", "--import", "x.json")[0] == 0
-    assert "1 tuned schedules are whole" in tile("cache", "verify")[1]
+    assert "1 tuned schedule read" in tile("cache", "verify")[1]
     assert "removed" in tile("cache", "clear", "--tuned")[1]
     assert "0 tuned schedules" in tile("cache", "list")[1]
 
@@ -299,6 +299,17 @@ def test_bench_times_and_checks(tile, monkeypatch):
     assert "missing" in runs["mine:missing"]["refused"]
     status, out, _ = tile("bench", "causal.tile", "--seconds", "0", "--only", "numpy")
     assert "recognised as: causal" in out
+
+
+def test_bench_says_where_times_are_uneven(tile, monkeypatch):
+    Path("jumps.py").write_text(
+        "import itertools, time\ncalls = itertools.count()\n"
+        "def run(q, k, v):\n    time.sleep(0.03 if next(calls) % 3 else 0)\n    return q[..., :1] @ v[..., :1, :]\n"
+    )
+    monkeypatch.syspath_prepend(".")
+    _, out, _ = tile("bench", "causal.tile", "--seconds", "0", "--peer", "jumps:run", "--only", "j")
+    assert "uneven times" in out
+    assert out.rstrip().endswith("jumps:run")
 
 
 def test_ir_writes_a_page_and_a_graph(tile):

@@ -67,6 +67,7 @@ def test_the_architecture_says_what_is_where():
         (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## What is where")[1]
     )
     folders = ["tilec", "passes", "backends/reference", "backends/cpu", "backends/cuda"]
+    folders += [f"backends/cuda/{emitter}" for emitter in ("simt", "hopper", "ampere")]
     places = [*(text.index(f"`{folder}/`") for folder in folders), len(text)]
     for folder, at, end in zip(folders, places, places[1:], strict=False):
         missing = modules(folder) - set(re.findall(r"`(\w+)`", text[at:end]))
@@ -74,6 +75,13 @@ def test_the_architecture_says_what_is_where():
         rows = re.findall(r"^\| (`.*?) \|", text[at:end], re.MULTILINE)
         gone = {m for row in rows for m in re.findall(r"`(\w+)`", row)} - modules(folder)
         assert not gone, f"{folder}: {sorted(gone)} are no modules"
+
+
+@pytest.mark.parametrize("folder", ["tuning", "page"])
+def test_the_architecture_names_what_is_in_a_folder(folder):
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (line,) = re.findall(rf"^\| `{folder}/` \|.*$", text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", line)) == modules(f"tilec/{folder}")
 
 
 # ---- importing

@@ -209,6 +209,9 @@ class _Kernel:
                     message = f"'{s.name.name}' is a constant, and cannot be defined"
                     self.report(s.name.span, message, "choose another name")
                 self.names.lets.setdefault(s.name.name, s.name.span)
+                bare = (e.name for e in syntax.walk(s.value) if isinstance(e, Name))
+                # a tensor without its indices will be reported: what is an axis then is not known
+                self.names.incomplete |= any(name in self.names.tensors for name in bare)
             elif isinstance(s, Def):
                 if s.name.name in self.names.local:
                     message = f"the function '{s.name.name}' is defined twice in this kernel"
@@ -367,7 +370,10 @@ class _Kernel:
         more = [a for a in term.axes if a not in output.axes]
         if more:
             over = " and ".join(f"'{a}'" for a in more)
-            hint = f"reduce over {more[0]}, as in sum[{more[0]}](…), or write {name}[{', '.join((*output.axes, *more))}]"
+            size = more[0].upper()
+            meant = f"write {size} for its size, " if size in self.names.dims else ""
+            wider = f"{name}[{', '.join((*output.axes, *more))}]"
+            hint = f"reduce over {more[0]}, as in sum[{more[0]}](…), {meant}or write {wider}"
             self.report(item.span, f"the output '{name}' also varies over {over}", hint)
             return None
         declared = kind(output.dtype)

@@ -18,6 +18,16 @@ def text(what: str, x: object) -> str:
     return x
 
 
+def program(x: object) -> str:
+    """The text of a program. Raises ArgumentError for anything else, a path included."""
+    written = text("the program's text", x)
+    if written.endswith(".tile") and "\n" not in written:
+        raise ArgumentError(
+            f"compile: expected the text of a program, got the path {x!r}; tilec.load takes a file"
+        )
+    return written
+
+
 def path(x: object) -> str:
     """A path as a text. Raises ArgumentError for what is none."""
     try:

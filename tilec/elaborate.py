@@ -263,6 +263,8 @@ class Elaborator:
         hint = f"write i32({self.report.quote(e.span, '…')}) to truncate it"
         if isinstance(e, syntax.Binary) and e.fn == "div":
             hint = "write // for a whole quotient"
+        if user == "'^'":
+            hint = "write ** for a power"
         self.report(e.span, f"{user} needs an integer, and this is a float", hint)
         return FAILED
 

@@ -283,7 +283,8 @@ class Kernel:
             got = arrays[t.name].dtype
             if t.name not in self._source.untyped and got != t.dtype:
                 raise ArgumentError(
-                    f"argument {t.name}: expected elements of type {t.dtype}, got {got}"
+                    f"argument {t.name}: expected elements of type {t.dtype}, got {got}: "
+                    f"convert it, or declare {t.name}: {got}[…]"
                 )
         return self._for_types({n: arrays[n].dtype for n in self._source.untyped})
 
@@ -614,7 +615,12 @@ def compile(
     arrays of each call. `tile`: extents by axis, such as `{"i": 128, "j": 64}`. Raises SourceError for mistakes in the
     program.
     """
-    return Kernel(Source.of(text, "<text>", name), target=target, tile=tile, schedule=schedule)
+    return Kernel(
+        Source.of(choices.program(text), "<text>", name),
+        target=target,
+        tile=tile,
+        schedule=schedule,
+    )
 
 
 def load(

@@ -242,7 +242,8 @@ class _File:
         if not match:
             char = line.text.strip()[0]
             if char.isascii() and char.isprintable():
-                message, hint = f"a line cannot begin with '{char}'", "write NAME = EXPR"
+                comment = char in "/'\"" and "a comment begins with #"
+                message, hint = f"a line cannot begin with '{char}'", comment or "write NAME = EXPR"
             else:
                 message, hint = unexpected_character(char)
             self.report(self.start(line), message, hint)
@@ -315,5 +316,7 @@ def _no_statement(word: str, after: str, text: str) -> tuple[str, str | None]:
         return f"'{after}' is not in the language", f"write {word} = {word} {after[0]} …" if after[
             0
         ] != ":" else f"write {word} = …"
+    if after[:1] == ":" and "=" in text:
+        return "a value is declared without a type", f"write {word} = EXPR; f32(…) converts"
     hint = near(word, list(_WORDS)) if after[:1].isalnum() or after[:1] == "_" else None
     return "this line is no statement", hint or "write NAME = EXPR"

@@ -200,9 +200,10 @@ def _brackets(node: _Node) -> Expr:
     tensor, index = node.children
     if not isinstance(tensor, Name):
         message = "only a tensor parameter can be indexed"
-        raise Mistake(
-            node.span, message, "a value has no brackets: its axes are those of its expression"
-        )
+        hint = "a value has no brackets: its axes are those of its expression"
+        if isinstance(tensor, syntax.Index):
+            hint = "write all indices in one pair of brackets, as in K[b, h, j, d]"
+        raise Mistake(node.span, message, hint)
     return syntax.Index(node.span, tensor, tuple(index))
 
 

@@ -110,9 +110,14 @@ def no_tensor(el: Elaborator, e: syntax.Index, frame: Frame) -> None:
         el.report(span, f"'{name}' has nothing to reduce", f"write {name}[j](…)")
     elif why := el.names.no_axis(name):
         el.report(span, f"'{name}' is {why}, not a tensor parameter")
+    elif not el.names.tensors and not el.names.lets:
+        el.report(span, "no tensor can be read here", "only sizes and scalars are known here")
     elif name not in el.unknown:
         el.unknown.add(name)
-        hint = near(name, el.names.tensors) or "the kernel's parameters are its tensors"
+        dims = ", ".join(["…"] * len(e.index))
+        hint = (
+            near(name, el.names.tensors) or f"declare it in the kernel's first line: {name}[{dims}]"
+        )
         el.report(span, f"no tensor parameter is called '{name}'", hint)
 
 

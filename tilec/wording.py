@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ _CHARACTERS = {
     "{": "use ( ) or [ ]",
     "}": "use ( ) or [ ]",
     ";": "write one statement per line",
-    "'": 'text is written in double quotes: "…"',
+    "'": 'a number has no quotes, as in -inf; the message of an assert is written "…"',
     "\\": "a line continues inside brackets",
     "?": "write A if COND else B",
     "\u2212": "write - for minus",
@@ -82,7 +83,10 @@ def count(n: int, one: str, many: str | None = None) -> str:
 def unexpected_character(char: str) -> Words:
     """A character that begins no word of the language."""
     if char == ".":
-        return "unexpected '.'", "the language has no attributes; a float is written 0.5"
+        hint = (
+            "there are no attributes: a size is the name of its dimension; a float is written 0.5"
+        )
+        return "unexpected '.'", hint
     if char.isalpha():
         return (
             f"unexpected character '{char}'",
@@ -109,16 +113,18 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
     end = type == "$END"
     if word == "=" and kind == "axis" and before.endswith("<"):
         return "an axis line gives a bound with '<'", "write axis c < 512"
+    if word == "=" and "PLUS" in expected and _NAMED.search(before):
+        return "arguments have no names", "axes stand in brackets, as in softmax[j](…)"
     if word == "=" and "PLUS" in expected:
         return "unexpected '='", "write == to compare"
     if word == ":" and _in_brackets(before):
         return "there are no slices: an index names an axis", "name it, as in K[b, h, j, d]"
     if kind == "kernel" and not end and before.endswith("]:"):
         return f"'{word}' follows the ':' of the kernel's first line", _BELOW
-    if "ELSE" in expected and "COLON" not in expected:
-        return "this 'if' has no 'else'", "write A if COND else B"
     if not end and word in FOREIGN and word != "if":
         return f"the language has no '{word}'", FOREIGN[word]
+    if "ELSE" in expected and "COLON" not in expected:
+        return "this 'if' has no 'else'", "write A if COND else B"
     if words := _of_header(type, word, expected, kind):
         return words
     if type == "STRING":
@@ -126,6 +132,10 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
     if _begins_operand(expected):
         return _missing_operand(word, end, before)
     return _after_operand(type, word, end, expected, kind)
+
+
+_NAMED = re.compile(r"[\w\]]\([^()]*,\s*\w+\s*$")
+"""What stands before the `=` of `softmax(S, axis=j)`."""
 
 
 def _in_brackets(before: str) -> bool:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
+import os
 import sys
 import threading
 from collections import deque
@@ -130,16 +132,16 @@ class Kernel:
     note: str = ""
     in_turn: bool = False
 
-    def __call__(self, blocks: int, table: int, stream: int, early: bool = False) -> None:
-        """Launches it. `table`: the address of the addresses of its parameters. `early`: its blocks may begin to start
-        while the kernel before it in the stream runs, if it waits for that by itself.
+    def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
+        """Launches it. `table`: the address of the addresses of its parameters. `follows`: the launch before it is one of
+        the same call, during which it may begin to start.
 
         Raises ResourceError where the device refuses the launch, or says that an earlier kernel has failed.
         """
         recent.append(self.label)
         f, threads, shared = self.function.ptr, self.threads, self.shared
         try:
-            if early and self.in_turn:
+            if follows and self.in_turn:
                 _start_early(f, _early(blocks, threads, shared, stream), table)
             else:
                 _start()(f, blocks, 1, 1, threads, 1, 1, shared, stream, table, 0)
@@ -184,11 +186,16 @@ class Refusal(RuntimeError):
 
 def _start_early(function: int, settings: Any, table: int) -> None:
     """A launch that may begin before the kernel before it is done. Raises Refusal."""
-    (status,) = importlib.import_module("cuda.bindings.driver").cuLaunchKernelEx(
-        settings, function, table, 0
-    )
-    if int(status):
-        raise Refusal(int(status))
+    if status := _driver().cuLaunchKernelEx(settings.getPtr(), function, table, None):
+        raise Refusal(status)
+
+
+@functools.cache
+def _driver() -> Any:
+    """The driver itself: its bindings for Python take longer for a launch than the launch does."""
+    library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
+    return library
 
 
 @functools.lru_cache(maxsize=256)

@@ -54,8 +54,7 @@ class Prepared:
         bases = (*addresses, scratch, counters)
         block = self._blocks.pop(bases, None) or self._filled(bases)
         for n, (step, table) in enumerate(zip(self.steps, block.tables, strict=True)):
-            # the first one starts while anyone's kernel ends; in a graph it may follow something that is no kernel
-            step.kernel(step.blocks, table, stream, n > 0 or not captured)
+            step.kernel(step.blocks, table, stream, n > 0)
         self._blocks[bases] = block
         if captured:
             _captured[id(self)] = self

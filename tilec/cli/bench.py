@@ -27,6 +27,8 @@ COMPARED = 1 << 29
 """Scores up to which all heads are compared with float64."""
 EXACT = 400_000_000
 """Operations up to which the interpreter gives the exact result, where no formula does."""
+UNEVEN = 2.0
+"""Times the best run: a median above it says more of the machine than of the code."""
 
 
 @dataclass
@@ -52,6 +54,7 @@ def bench(
     set_: options.Set = None,
     target: options.Target = None,
     tile: options.Tile = None,
+    schedule: options.Schedule = None,
     input_: Annotated[
         str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
     ] = None,
@@ -76,14 +79,15 @@ def bench(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Time a program against its peers: PyTorch's kernels, FlexAttention, the formula written out, and yours.
+    """Time a program beside PyTorch's kernels and your own.
 
-    Peers are found by evaluating the program on small data. All run in one process, in turns, on the same data; errors are
+    Its peers are PyTorch's kernels, FlexAttention and the formula written out, as far as they compute the same: that is
+    found by evaluating the program on small data. All run in one process, in turns, on the same data; errors are
     against float64.
     """
     from tilec.cli.run import arguments_of
 
-    kernel = options.load(file, target, tile)
+    kernel = options.load(file, target, tile, schedule)
     scalars = options.scalars(set_)
     arrays = arguments_of(kernel, input_, size, dtype, seed)
     facts, runners = _compared(kernel, arrays, scalars, peer or [], only, seconds)
@@ -342,6 +346,9 @@ def _table(facts: Mapping[str, Any], runners: Sequence[Runner]) -> Iterator[str]
         )
     if all(r.error is None for r in runners):
         yield "no errors: the float64 reference would take too long; give smaller sizes"
+    uneven = [r.name for r in runners if r.times and r.seconds > UNEVEN * min(r.times)]
+    if uneven:
+        yield f"uneven times, medians mean little (is the machine busy?): {', '.join(uneven)}"
 
 
 def _against(theirs: float, ours: float) -> str:

@@ -30,7 +30,7 @@ def ir(
         typer.Option(
             "--after",
             metavar="PASS",
-            help="The IR after this pass; pipeline: the plan for a GPU's warpgroups.",
+            help="The IR after this pass; `pipeline`: the plan for a GPU's warpgroups.",
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="The IR after every pass.")] = False,

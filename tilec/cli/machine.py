@@ -9,6 +9,7 @@ import typer
 
 from tilec.cli import options
 from tilec.errors import ArgumentError
+from tilec.wording import count
 
 if TYPE_CHECKING:
     from tilec.tuning.store import Winner
@@ -53,12 +54,12 @@ def about() -> None:
 
 @cache.command("list")
 def list_(json: options.Json = False) -> None:
-    """List the compiled objects and their sizes, and the tuned schedules."""
+    """List compiled objects and tuned schedules."""
     from tilec.backends.cpu.jit import cache_directory
     from tilec.doctor import measure, objects
 
     path = cache_directory()
-    count, size = measure(path)
+    number, size = measure(path)
     winners = _winners()
     if json:
         sizes = {p.stem: p.stat().st_size for p in objects(path)}
@@ -77,13 +78,13 @@ def list_(json: options.Json = False) -> None:
         return
     for p in objects(path):
         print(f"{p.stem}  {p.stat().st_size:,} bytes")
-    print(f"{path}: {count} objects, {size:,} bytes")
+    print(f"{path}: {count(number, 'object')}, {size:,} bytes")
     for w in winners:
         print(
             f"{w.key.digest[:12]}  {w.key.kernel}({w.key.sizes}; {w.key.types}) on {w.key.target}: {w.choice}, "
             f"{w.gain:.2f}x the default"
         )
-    print(f"{len(winners)} tuned schedules")
+    print(count(len(winners), "tuned schedule"))
 
 
 def _winners() -> list[Winner]:
@@ -104,8 +105,8 @@ def verify() -> None:
     bad = [p for p in objects(cache_directory()) if Entry.unpack(p.read_bytes()) is None]
     for p in bad:
         print(f"damaged: {p}")
-    print(f"{len(objects(cache_directory())) - len(bad)} entries are whole, {len(bad)} damaged")
-    print(f"{len(_winners())} tuned schedules are whole")  # raises where one is not
+    print(f"{count(len(objects(cache_directory())) - len(bad), 'object')} read, {len(bad)} damaged")
+    print(f"{count(len(_winners()), 'tuned schedule')} read")  # raises where one is damaged
     if bad:
         raise typer.Exit(1)
 

@@ -50,8 +50,8 @@ Tile = Annotated[
 Schedule = Annotated[
     Strings, typer.Option("--schedule", metavar="stages=2,…", help="Other schedule fields.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of the sample data.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the sample data.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def pairs(option: str, texts: Strings) -> dict[str, str]:
@@ -112,7 +112,11 @@ def element_type(text: str | None, target: str | None = None) -> DType:
         return "f16" if target is not None and on_gpu(target) else "f32"
     floats = [d for d in SIZES if kind(d) == "float"]
     if text not in floats:
-        raise typer.BadParameter(f"{text!r} is none of {', '.join(floats)}", param_hint="--dtype")
+        near = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+        hint = f"; did you mean {near[text]}?" if text in near else ""
+        raise typer.BadParameter(
+            f"{text!r} is none of {', '.join(floats)}{hint}", param_hint="--dtype"
+        )
     return cast(DType, text)
 
 

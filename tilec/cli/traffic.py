@@ -59,7 +59,7 @@ def traffic(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Print the bytes and operations of a program as written and after each pass, and the bound that holds.
+    """Print bytes, operations and the bound, after each pass.
 
     Bytes per op are those moved between memory and tiles; `compulsory` are those of each input once and each output once.
     The ceilings of this machine are measured at the first use, or by `tilec doctor --measure`.

@@ -40,7 +40,9 @@ def tune(
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", help="Compiling processes; 0: none (default: half the processors)."),
+        typer.Option(
+            "--jobs", help="Processes that compile; 0: this one (default: half the processors)."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep what an earlier search measured.")
@@ -68,7 +70,7 @@ def tune(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Search tile extents on the user's sizes and data; later runs take the winner.
+    """Search tile extents on your sizes; later runs take the winner.
 
     Candidates that do not fit are left out, the others ranked by the cost model, compiled side by side, checked against the
     reference and timed in turn with the best so far. Ctrl-C ends the search and keeps what is known.

@@ -66,7 +66,7 @@ def show(board: Leaderboard, top: int | None = None) -> str:
     wide = max([24, *(len(str(e.choice)) for e in measured[:top])])
     on_chip = any(e.room for e in measured)
     lines = [
-        f"{board.kernel} for {board.key.sizes} on {board.key.target}",
+        f"{board.kernel} for sizes near {board.key.sizes} on {board.key.target}",
         f"{'':3} {'schedule':{wide}} {'time':>10} {'speed':>7} {'of roof':>8} {'predicted':>10} {'error':>9}"
         + (f" {'registers':>9} {'shared':>10}" if on_chip else ""),
     ]

@@ -40,11 +40,11 @@ def _see(name: str, x: Any) -> Array:
 
 @dataclass
 class Machine:
-    """What the device was asked to do. `early`: of each launch whether it may begin before what is ahead of it is done;
+    """What the device was asked to do. `follows`: of each launch whether it may begin while the one before it runs;
     `stream`: the present one; `capturing`: streams that are being captured, and the number of the capture."""
 
     launches: list[tuple[str, int]] = field(default_factory=list)
-    early: list[bool] = field(default_factory=list)
+    follows: list[bool] = field(default_factory=list)
     stream: int = 0
     capturing: dict[int, int] = field(default_factory=dict)
     recorded: list[tuple[Any, int, int]] = field(default_factory=list)
@@ -64,10 +64,10 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
         def __init__(self, library: Any, name: str) -> None:
             self.entry, self.name = getattr(library, f"run_{name}"), name
 
-        def __call__(self, blocks: int, table: int, stream: int, early: bool = False) -> None:
+        def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
             place = ctypes.c_void_p.from_address(table).value or 0
             machine.launches.append((self.name, blocks))
-            machine.early.append(early)
+            machine.follows.append(follows)
             if stream in machine.capturing:
                 copy = ctypes.create_string_buffer(ctypes.string_at(place, table - place))
                 machine.recorded.append((self.entry, copy, blocks))

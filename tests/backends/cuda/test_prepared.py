@@ -88,16 +88,11 @@ def test_a_captured_call_runs_again_on_new_data(device, text):
     assert len(prepared._memory) == 1
 
 
-def test_only_in_a_graph_a_call_begins_after_what_is_ahead_of_it(device):
+def test_the_kernels_of_a_call_overlap(device):
     kernel = tilec.compile(TWICE, target="cuda")
-    arrays = there(kernel, 1)
-    kernel(*arrays)
-    count = len(device.early)
-    assert count > 1
-    assert all(device.early)
-    device.stream, device.capturing = 9, {9: 41}
-    kernel(*arrays)
-    assert device.early[count:] == [False] + [True] * (count - 1)
+    kernel(*there(kernel, 1))
+    assert len(device.follows) > 1
+    assert device.follows == [False] + [True] * (len(device.follows) - 1)
 
 
 def test_what_was_not_called_before_a_capture_cannot_be_captured(device):
@@ -202,13 +197,11 @@ def test_what_the_driver_refuses_is_said(monkeypatch):
     class Driver:
         @staticmethod
         def cuLaunchKernelEx(*_):
-            return (701,)
+            return 701
 
     class Function:
         ptr = 5
 
-    settings = launch._early(1, 32, 0, 0)
-    monkeypatch.setattr(launch, "_early", lambda *_: settings)
-    monkeypatch.setattr(launch.importlib, "import_module", lambda name: Driver)
+    monkeypatch.setattr(launch, "_driver", lambda: Driver)
     with pytest.raises(ResourceError, match="the launch of one failed"):
         launch.Kernel(Function, "one", 32, 0, in_turn=True)(1, 0, 0, True)
