@@ -187,8 +187,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     few = rows <= ROWS
     values = sum(x.width for x in s.slots)
     schedule = default(width, values, length, rows, uneven(s))
-    if s.together or labels(s):
-        schedule = replace(schedule, loader=40)
+    schedule = replace(schedule, loader=loading(s, schedule.loader))
     whole = s.loops[0].tile is None
     if whole:
         schedule = replace(schedule, columns=s.columns)
@@ -208,6 +207,16 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         else:
             schedule = replace(schedule, columns=schedule.columns // 2)
     return schedule
+
+
+def loading(s: Structure, usual: int) -> int:
+    """The registers of a loading thread, which keeps what it tells the others and what chooses windows."""
+    if labels(s) and s.chosen:
+        return 56
+    if s.together or labels(s):
+        return 40
+    wide = any(isinstance(op, Load) and len(op.result.type.axes) > 1 for op in s.epilogue)
+    return 24 if wide else usual  # those with the accumulators load as well
 
 
 def _fits(s: Structure, schedule: Schedule) -> bool:

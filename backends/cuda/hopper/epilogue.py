@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tilec.backends.cuda.hopper.analysis import Registers
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
+    ELEMENT,
     POSITION,
     Expression,
     cast,
@@ -27,6 +28,9 @@ from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
 if TYPE_CHECKING:
     from tilec.backends.cuda.hopper.source import Parameter
 
+PLENTY = 64
+"""The registers of an accumulator that leave enough for all that its elements are computed with."""
+
 
 class Epilogue:
     """Emits the epilogue of a tile. How a tile leaves through shared memory is for those who know where there is room."""
@@ -38,6 +42,7 @@ class Epilogue:
         self.defs = definitions(self.s.epilogue)
         self.accumulators: dict[str, str] = {}
         self.partial: set[str] = set()
+        self.places: dict[str, str] = {}
         for k, (x, name) in enumerate(zip(self.s.slots, self.s.results, strict=True)):
             if x.width:
                 self.accumulators[name] = registers.slots[k]
@@ -192,8 +197,13 @@ class Epilogue:
     ) -> None:
         """Element by element: the value, rounded, to its place. `probe` takes note of NaN and infinity."""
         out = self.out
-        eights = 2 if through or dtype == "f32" else self.gathered(width)
+        eights = 2 if through or dtype == "f32" else self.gathered(op, feature, width)
         name = f"b{8 * eights}"
+        loads = {x.result.name: x for x in self.late(op.value, feature, width)}
+        rows = {x: self.row_of(load, feature) for x, load in loads.items()}
+        self.places = {
+            x: f"{at}[r][{at}_far + (8 * b8 + (x & 1)) * {step}]" for x, (at, step) in rows.items()
+        }
         out.add("#pragma unroll")
         with out.block(f"for (int {name} = 0; {name} < {padded(width) // 8 // eights}; {name}++)"):
             out.add(f"float four[{eights}][{2 * self.held}];")
@@ -202,9 +212,10 @@ class Epilogue:
                 out.add(
                     f"const int c = {eights} * {name} + b8, r = x >> 1, {COLUMN} = 8 * c + (x & 1);"
                 )
-                values: dict[str, Expression] = {}
-                e = self.element(op.value, feature, values, fast)
+                e = self.element(op.value, feature, {}, fast)
                 out.add(f"four[b8][x] = {e.real().text};")
+            for at, step in rows.values():
+                out.add(f"{at}_far += {8 * eights} * {step};")
             if probe:
                 for k in range(0, eights, 2):
                     out.add(f"{probe} = watch({probe}, {self.pairs('bf16', k)});")
@@ -214,6 +225,34 @@ class Epilogue:
                 self.direct_floats(op, feature, width)
             else:
                 self.direct_pairs(op, feature, width, dtype)
+
+    def late(self, x: Operand, feature: str, width: int) -> list[Load]:
+        """The loads along a row that wait for the stores before them: where accumulators leave few registers."""
+        wide = padded(width) // 8 * 2 * self.held > PLENTY
+        return self.loads(x, feature) if wide else []
+
+    def loads(self, x: Operand, feature: str) -> list[Load]:
+        """The loads of an element that lie along its row."""
+        op = self.defs.get(str(x))
+        if op is None or feature not in self.scope.axes(str(x)):
+            return []
+        if not isinstance(op, Load):
+            return [load for y in operands(op) for load in self.loads(y, feature)]
+        along = [y for y in op.index if feature in self.scope.axes(y)]
+        return [op] if along == [feature] and self.scope.dtype(op.tensor) in ELEMENT else []
+
+    def row_of(self, op: Load, feature: str) -> tuple[str, str]:
+        """A pointer to the first columns of a row, and the step from one to the next. The compiler would load hundreds of
+        elements at once and have registers for none, but does not move volatile ones beyond a store."""
+        element, name = ELEMENT[self.scope.dtype(op.tensor)], self.names.of(op.tensor)
+        pointer = self.names.fresh(f"{name}_at")
+        index = [self.element(y, feature, {}, True) for y in op.index]
+        terms = " + ".join(f"(i64)({e.text}) * {name}_stride{k}" for k, e in enumerate(index))
+        self.out.add(
+            f"const volatile {element}* {pointer}[{self.held}]; ROWS {pointer}[r] = {name} + ({terms});"
+        )
+        self.out.add(f"i64 {pointer}_far = 0;")
+        return pointer, f"{name}_stride{list(op.index).index(feature)}"
 
     def element(
         self, x: Operand, feature: str, values: dict[str, Expression], fast: bool
@@ -243,7 +282,7 @@ class Epilogue:
         if isinstance(op, Cast):
             return cast(args[0], op.to)
         if isinstance(op, Load):
-            return self.scope.load(op, args)
+            return self.scope.load(op, args, self.places.get(op.result.name))
         if not isinstance(op, Map):
             raise Refused(f"{op.result.name} is no pointwise value")
         if op.fn == "div" and fast:
@@ -278,7 +317,7 @@ class Epilogue:
 
     # ---- out of registers
 
-    def gathered(self, width: int) -> int:
+    def gathered(self, op: Store, feature: str, width: int) -> int:
         """How many times 8 columns are at hand when 16-bit elements leave the registers."""
         return 2
 
@@ -379,15 +418,19 @@ class BulkEpilogue(Epilogue):
 
     # ---- out of registers
 
-    def gathered(self, width: int) -> int:
-        """How many times 8 columns are at hand: rows leave 16 bytes at a time where they can, else 8."""
+    def gathered(self, op: Store, feature: str, width: int) -> int:
+        """How many times 8 columns are at hand: rows leave 16 bytes at a time where they can, else 8. What is loaded needs
+        registers, too."""
+        if self.late(op.value, feature, width):
+            return 2
         return 4 if width % 8 == 0 and padded(width) % 32 == 0 else 2
 
     def begin_rows(self, op: Store, feature: str, width: int) -> None:
         """Where this thread's rows are in memory."""
         if width % 4:
             raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
-        out, name, eights = self.out, self.names.of(op.tensor), self.gathered(width)
+        out, name = self.out, self.names.of(op.tensor)
+        eights = self.gathered(op, feature, width)
         self.scope.paired[op.tensor] = op.index.index(feature), 2 * eights
         offset = self.offset(op, {feature: "0", self.s.row: "row_i[r]"})
         lane = "8 * (lane & 3)" if eights == 4 else "8 * (lane & 1) + 2 * (lane & 2)"
@@ -398,7 +441,7 @@ class BulkEpilogue(Epilogue):
 
     def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
         """Of 16 or 32 columns a thread gathers 4 or 8 of a row first."""
-        out, eights = self.out, self.gathered(width)
+        out, eights = self.out, self.gathered(op, feature, width)
         wide = 8 * eights
         with out.block("ROWS"):
             words = ", ".join(

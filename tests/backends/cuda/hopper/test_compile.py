@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,6 +123,27 @@ def test_a_schedule_is_taken_or_refused_aloud() -> None:
     assert "columns=64" in code("naive", columns=64, emitter="hopper").note
     with pytest.raises(ArgumentError, match="fragments take"):
         code("naive", columns=256)
+
+
+@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+def test_gates_of_wide_heads_fit_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plain = nvrtc.compile
+    texts: list[str] = []
+
+    def noting(source: str, *rest: Any) -> nvrtc.Compiled:
+        texts.append(source)
+        return plain(source, *rest)
+
+    monkeypatch.setattr(nvrtc, "compile", noting)
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    kernel = tilec.compile(
+        "kernel gated(Q[H, M, D], K[H, N, D], V[H, N, E], G[H, M, E]) -> O[h, i, e]:\n"
+        "    S = sum[d](Q[h, i, d] * K[h, j, d]) / sqrt(D)\n"
+        "    O = sigmoid(G[h, i, e]) * sum[j](softmax[j](S if j <= i else -inf) * V[h, j, e])\n",
+        target="cuda:sm_90a",
+    )
+    made = kernel.gpu_code(dtype="bf16", H=4, M=300, N=300, D=256, E=256)
+    assert (made.emitter, len(texts)) == ("hopper", 1)
 
 
 def test_short_rows_are_dealt_out_in_long_sections():

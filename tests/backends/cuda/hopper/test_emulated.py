@@ -113,6 +113,26 @@ def test_powers_of_any_base() -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
 
 
+GATED = """
+kernel gated(Q[H, M, D], K[H, N, D], V[H, N, E], G[M, H, E], w[E]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d])
+    O = w[e] * sigmoid(G[i, h, e]) * sum[j](softmax[j](S if j <= i else -inf) * V[h, j, e]) + G[i, h, e]
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "e", "store"),
+    [("bf16", 256, "direct"), ("f16", 140, "direct"), ("f16", 136, "tma"), ("f32", 137, "direct")],
+)
+def test_outputs_that_are_gated(dtype: str, e: int, store: str) -> None:
+    kernel = tilec.compile(GATED)
+    sizes = {"H": 2, "M": 90, "N": 70, "D": 16, "E": e}
+    arrays = kernel.sample(3, dtype=dtype, **sizes)
+    arrays["G"] = np.asfortranarray(arrays["G"])
+    got = running.run(kernel, arrays, dtype, sizes, columns=32, store=store)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+
+
 def test_windows_that_all_rows_of_a_tile_decide_about() -> None:
     kernel = tilec.compile(
         "kernel kept(Q[H, M, D], K[H, N, D], V[H, N, E], keep: u8[M]) -> O[h, i, e]:\n"
