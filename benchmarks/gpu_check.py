@@ -33,12 +33,7 @@ FULL, CAUSAL = (ATTENTION.format(mask=m) for m in ("", " if j <= i + N - M else 
 
 def folder(given: str | None) -> Path | None:
     """Where the cases are."""
-    places = [
-        given,
-        os.environ.get("TILEC_CASES"),
-        ROOT.parent / "shared/cases",
-        ROOT / "shared/cases",
-    ]
+    places = [given, os.environ.get("TILEC_CASES")]
     return next((Path(p) for p in places if p and Path(p, "runner.py").exists()), None)
 
 
