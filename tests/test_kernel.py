@@ -530,3 +530,13 @@ kernel far(Q[M, D], K[N, D], n: int) -> O[i, d]:
     cpu, reference = (tilec.compile(text, target=t) for t in ("cpu", "reference"))
     for n in (2**63 - 1, 2**63 - 9, 40, -(2**63), -(2**63) + 1):
         np.testing.assert_allclose(cpu(q, k, n=n), reference(q, k, n=n), 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("target", ["reference", "cpu"])
+def test_the_least_integer_can_be_written(target):
+    low = -(2**63)
+    text = f"kernel f(X: i64[N], n: int = {low}) -> O: i64[i], P: i64[i]:\n    O = {low} if X[i] == n else -(-X[i])\n"
+    kernel = tilec.compile(text + f"    P = -({low})\n", target=target)
+    o, p = kernel(np.array([low, 3], np.int64))
+    assert o.tolist() == [low, 3]
+    assert p.tolist() == [low, low]  # it wraps: the least integer has no counterpart

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,8 +78,13 @@ def _axes(
     return values[x].type.axes if x in values else (x,) if x in extents else ()
 
 
-def check(kernel: Kernel, found: tuple[Index, ...], bound: Bound) -> None:
-    """Raises ArgumentError for the first index that leaves its range for these sizes and scalars."""
+def check(
+    kernel: Kernel, found: tuple[Index, ...], bound: Bound, written: Callable[[Span, int], str]
+) -> None:
+    """Raises ArgumentError for the first index that leaves its range for these sizes and scalars.
+
+    `written`: the index at a position of the element at a span, as the program writes it; empty where that is not known.
+    """
     if not found:
         return
     ops = {op.results[0].name: op for op in walk(kernel.body) if op.results}
@@ -91,7 +96,8 @@ def check(kernel: Kernel, found: tuple[Index, ...], bound: Bound) -> None:
         size = int(scalar.evaluate(index.size, env))
         miss = _miss(index.operand, ops, env, box, size)
         if miss is not None:
-            raise ArgumentError(_message(index, size, *miss, env, bound.extents))
+            text = written(index.span, index.position) if index.span else ""
+            raise ArgumentError(_message(index, size, *miss, env, bound.extents, text))
 
 
 Box = dict[str, tuple[int, int]]
@@ -178,6 +184,7 @@ def _message(
     at: Mapping[str, int],
     env: Mapping[str, Number],
     extents: Mapping[str, int],
+    written: str,
 ) -> str:
     where = (
         "" if index.span is None else f"{index.span.file}:{index.span.line}:{index.span.column}: "
@@ -189,11 +196,13 @@ def _message(
             f"{where}axis {index.operand} ranges over {extents[index.operand]}, and index {index.position} "
             f"of {index.tensor} over {size} only" + (f" ({sizes})" if sizes else "")
         )
+    dim = "its dimension" if isinstance(index.size, int) else f"dimension {scalar.show(index.size)}"
+    values = f" ({sizes})" if sizes and not isinstance(index.size, str) else ""
     return (
-        f"{where}index {index.position} of {index.tensor} is {value}"
+        f"{where}index {index.position} of {index.tensor}"
+        + (f", {written}, is {value}" if written else f" is {value}")
         + (f" at {positions}" if positions else "")
-        + f", outside 0 .. {size - 1}"
-        + (f" ({sizes})" if sizes else "")
+        + f", outside {dim} of length {size}{values}"
         + "; guard the load with an `if`, or keep the index in range with clamp"
     )
 

@@ -15,7 +15,7 @@ from tilec import scalar, syntax
 from tilec.axes import AxisFinder, apart, in_order
 from tilec.dtypes import DType, kind
 from tilec.elaborate import Elaborator
-from tilec.errors import SourceError
+from tilec.errors import SourceError, Span
 from tilec.ir import Argument, Assertion, Axis, Builder, Kernel, Op, Output, Store, Tensor, Value
 from tilec.scope import (
     CONSTANTS,
@@ -56,6 +56,7 @@ def check(program: Program) -> Assumed:
                 assumed[node.name.name] = kernel.names.assumed
         for sample in program.samples.values():
             _check_sample(sample, program, names, report)
+        _check_sizes(program, report)
     _raise(report, program)
     return assumed
 
@@ -82,7 +83,28 @@ def _raise(report: Report, program: Program) -> None:
         raise SourceError(report.diagnostics[:MISTAKES], program.text)
 
 
-# ---- samples
+# ---- sizes and samples
+
+
+def _check_sizes(program: Program, report: Report) -> None:
+    """Checks that each size of a `sizes` line is that of some kernel's dimension."""
+    kernels = program.kernels.values()
+    if program.incomplete or any(k.broken for k in kernels):
+        return
+    params = [p for k in kernels for p in k.params]
+    parts = (n for p in params for d in p.dims or () for n in syntax.walk(d))
+    dims = list(dict.fromkeys(n.name for n in parts if isinstance(n, Name)))
+    listed = f"the dimensions are {', '.join(dims)}" if dims else "there are no dimensions"
+    for name, span in program.sized.items():
+        if name in dims:
+            continue
+        if any(p.name.name == name and p.dims is None for p in params):
+            hint = f"'{name}' is a scalar parameter: give it a default in the kernel's first line"
+            report(span, f"no kernel has a dimension '{name}'", f"{hint}; {listed}")
+        else:
+            hint = near(name, dims)
+            message = f"no kernel has a dimension '{name}'"
+            report(span, message, f"{hint} {listed}" if hint else listed)
 
 
 def _check_sample(sample: syntax.Sample, program: Program, top: Names, report: Report) -> None:
@@ -371,6 +393,11 @@ class _Kernel:
         report(item.name.span, f"the output '{name}' is never defined", hint)
         return False
 
+    def _made(self, item: Item) -> Span:
+        """The expression that an output has its value from."""
+        lets = (s for s in reversed(self.node.body) if isinstance(s, syntax.Let))
+        return next((s.value.span for s in lets if s.name.name == item.name.name), item.span)
+
     def _store(self, item: Item, output: Output | None) -> Op | None:
         term = self.names.values.get(item.name.name, FAILED)
         if output is None or term.failed:
@@ -383,7 +410,7 @@ class _Kernel:
             meant = f"write {size} for its size, " if size in self.names.dims else ""
             wider = f"{name}[{', '.join((*output.axes, *more))}]"
             hint = f"reduce over {more[0]}, as in sum[{more[0]}](…), {meant}or write {wider}"
-            self.report(item.span, f"the output '{name}' also varies over {over}", hint)
+            self.report(self._made(item), f"the output '{name}' also varies over {over}", hint)
             return None
         declared = kind(output.dtype)
         if (

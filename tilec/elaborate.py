@@ -20,7 +20,7 @@ from tilec import calls, reductions, syntax, unknown
 from tilec.dtypes import kind
 from tilec.errors import Span
 from tilec.ir import ABSENT, Builder
-from tilec.phrases import DEPTH
+from tilec.phrases import DEPTH, LEAST
 from tilec.scalar import Scalar, evaluable
 from tilec.scope import CONSTANTS, FAILED, KERNEL, Frame, KindOf, Names, Report, Stop, Term
 from tilec.syntax import Expr, Name
@@ -196,7 +196,13 @@ class Elaborator:
         if e.fn == "invert":
             x = self.whole(x, e.x, "'~'")
             return self.emit(e.span, "invert", "bool" if x.kind == "bool" else x.kind, x)
-        if isinstance(x.operand, int | float) and not isinstance(x.operand, bool) and not x.failed:
+        least = x.operand == -LEAST and isinstance(x.operand, int)  # which has no counterpart
+        if (
+            isinstance(x.operand, int | float)
+            and not isinstance(x.operand, bool)
+            and not least
+            and not x.failed
+        ):
             return (
                 replace(x, operand=-x.operand, scalar=-x.operand) if x.operand == x.operand else x
             )

@@ -258,7 +258,7 @@ class Kernel:
     ) -> Plan:
         kernel = self._typed(arrays)
         bound = binding.bind(kernel, arrays, scalars)
-        bounds.check(kernel, self._indices(kernel), bound)
+        bounds.check(kernel, self._indices(kernel), bound, self._source.written)
         outputs = self._results(kernel, bound)
         tuned = self._tuned(target, kernel, bound.sizes)
         return Plan(bound, *self._compiled(target, kernel, bound, tuned), outputs, tuned)
@@ -547,7 +547,7 @@ class Kernel:
         arrays = {n: view(n, given[n]) for n in names}
         kernel = self._typed(arrays)
         bound = binding.bind(kernel, arrays, binding.numbers(kernel, given))
-        bounds.check(kernel, bounds.indices(kernel), bound)
+        bounds.check(kernel, bounds.indices(kernel), bound, self._source.written)
         outcome = interpreter.run(kernel, {n: a.numpy() for n, a in arrays.items()}, bound.scalars)
         values = tuple(
             numpy.asarray(outcome.outputs[o.name], "float64" if kind(o.dtype) == "float" else None)
@@ -593,7 +593,7 @@ class Kernel:
         arrays = {n: backend.see(n, given[n], target) for n in names}
         kernel = self._typed(arrays)
         bound = binding.bind(kernel, arrays, binding.numbers(self._signature, given))
-        bounds.check(kernel, bounds.indices(kernel), bound)
+        bounds.check(kernel, bounds.indices(kernel), bound, self._source.written)
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()

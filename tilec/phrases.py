@@ -24,6 +24,9 @@ DEPTH = 200
 
 KINDS = ("kernel", "function", "sizes", "sample", "axis", "assertion", "let")
 
+LEAST = 1 << 63
+"""The least integer, without its sign."""
+
 RESERVED = ("if", "else", "and", "or", "not")
 
 Phrase: TypeAlias = Union[syntax.KernelDef, syntax.Statement, syntax.Sample, dict[Name, int]]
@@ -82,6 +85,7 @@ def _build(tree: lark.Tree[lark.Token], place: _Place) -> object:
     """The tree from the leaves up, without recursion."""
     done: dict[int, object] = {}
     depth: dict[int, int] = {}
+    negated = {id(t.children[1]) for t in tree.find_data("unary") if t.children[0] == "-"}
     for part in tree.iter_subtrees():
         below = 1 + max((depth.get(id(c), 0) for c in part.children), default=0)
         span = (
@@ -97,17 +101,18 @@ def _build(tree: lark.Tree[lark.Token], place: _Place) -> object:
             )
         children = [done.get(id(c), c) for c in part.children]
         depth[id(part)] = below
-        done[id(part)] = _BUILDERS[part.data](_Node(place, span, children))
+        done[id(part)] = _BUILDERS[part.data](_Node(place, span, children, id(part) in negated))
     return done[id(tree)]
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A subtree whose children are built: nodes of the syntax tree, and tokens."""
+    """A subtree whose children are built: nodes of the syntax tree, and tokens. `negated`: a `-` stands before it."""
 
     place: _Place
     span: Span
     children: list[Any]
+    negated: bool
 
     def name(self, k: int = 0) -> Name:
         """The child `k`, a NAME."""
@@ -129,11 +134,11 @@ _SIGNS = {
 
 def _number(node: _Node) -> Expr:
     text = str(node.children[0])
-    return syntax.Number(node.span, number(text, node.span))
+    return syntax.Number(node.span, number(text, node.span, node.negated))
 
 
-def number(text: str, span: Span) -> int | float:
-    """The value of a literal. Raises Mistake."""
+def number(text: str, span: Span, negated: bool = False) -> int | float:
+    """The value of a literal. `negated`: it may be the 2 to the power 63 of the least integer. Raises Mistake."""
     if re.fullmatch(r"0[xX][0-9a-fA-F]+(_[0-9a-fA-F]+)*", text):
         value = int(text, 16) if len(text) < 40 else 1 << 64
     elif re.fullmatch(r"[0-9]+(_[0-9]+)*", text):
@@ -142,7 +147,7 @@ def number(text: str, span: Span) -> int | float:
         value = int(text) if len(text) < 40 else 1 << 64
     else:
         return _float(text, span)
-    if value >= 1 << 63:
+    if value >= LEAST + negated:
         raise Mistake(
             span,
             "this integer does not fit in 64 bits",
@@ -168,6 +173,8 @@ def _short(text: str) -> str:
 
 def _unary(node: _Node) -> Expr:
     sign, x = node.children
+    if isinstance(x, syntax.Number) and x.value == LEAST and isinstance(x.value, int):
+        return syntax.Number(node.span, -LEAST)
     return syntax.Unary(node.span, "neg" if sign == "-" else "invert", x)
 
 

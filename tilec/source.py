@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tilec import choices
 from tilec.dtypes import DType
-from tilec.errors import ArgumentError
+from tilec.errors import ArgumentError, Span
 from tilec.ir import Kernel
-from tilec.syntax import KernelDef, Program
+from tilec.syntax import Def, Index, KernelDef, Let, Program, walk
 
 if TYPE_CHECKING:
     from tilec.check import Assumed
@@ -69,6 +69,23 @@ class Source:
         """The program's `sizes`, as far as the kernel has such dimensions."""
         dims = self.signature.dims
         return {d: n for d, n in self.program.sizes.items() if d in dims}
+
+    def written(self, element: Span, position: int) -> str:
+        """An index of an element of a tensor, as written; empty where it is long or not to be found."""
+        from tilec.scope import Report
+
+        found = [e for e in self._elements if e.span == element]
+        return Report(self.program.text).quote(found[0].index[position].span, "") if found else ""
+
+    @property
+    def _elements(self) -> Iterator[Index]:
+        """The elements of tensors that the kernel's lines read."""
+        for s in self.definition.body:
+            for e in (
+                walk(s.body if isinstance(s, Def) else s.value) if isinstance(s, Def | Let) else ()
+            ):
+                if isinstance(e, Index):
+                    yield e
 
     @functools.cached_property
     def signature(self) -> Kernel:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from tilec import scalar, syntax
 from tilec.scope import BUILT_IN, CONSTANTS, FAILED, REDUCTIONS, Frame, Term
 from tilec.syntax import Name
-from tilec.wording import FOREIGN_FUNCTIONS, count, near
+from tilec.wording import FOREIGN_FUNCTIONS, FOREIGN_NAMES, count, near
 
 if TYPE_CHECKING:
     from tilec.elaborate import Elaborator
 
 
 def not_seen(el: Elaborator, e: Name, frame: Frame) -> Term:
-    if e.name == frame.function or e.name in BUILT_IN or e.name in REDUCTIONS:
+    known = (*BUILT_IN, *REDUCTIONS, *FOREIGN_NAMES)
+    if e.name == frame.function or e.name in known:
         no_such_name(el, e, frame)
         return FAILED
     hint = near(e.name, [*frame.params, *CONSTANTS])
@@ -47,9 +48,8 @@ def no_such_name(el: Elaborator, e: Name, frame: Frame, among: Iterable[str] | N
         el.names.incomplete = True
         dims = ", ".join(["…"] * len(el.names.tensors[name].dims))
         el.report(e.span, f"'{name}' is a tensor: its elements are written {name}[{dims}]")
-    elif name in ("True", "False", "None"):
-        hint = f"write {name.lower()}" if name != "None" else "every value is a number"
-        el.report(e.span, f"'{name}' is not in the language", hint)
+    elif name in FOREIGN_NAMES:
+        el.report(e.span, f"'{name}' is not in the language", FOREIGN_NAMES[name])
     elif el.names.function(name, frame.top) or name in BUILT_IN or name in REDUCTIONS:
         axes = "[j]" if name in REDUCTIONS and name not in BUILT_IN else ""
         el.report(e.span, f"'{name}' is a function", f"write {name}{axes}(…)")

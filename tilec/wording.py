@@ -45,6 +45,15 @@ FOREIGN_FUNCTIONS = {
 }
 """Functions of other languages, and what to write here."""
 
+_INFINITY = "write inf: minus infinity is -inf"
+FOREIGN_NAMES = {
+    **dict.fromkeys(("infinity", "Infinity", "INFINITY", "infty"), _INFINITY),
+    "True": "write true",
+    "False": "write false",
+    "None": "every value is a number",
+}
+"""Constants of other languages, and what to write here."""
+
 _CHARACTERS = {
     "!": "write not, or != to compare",
     "@": "multiply and sum with sum[d](A[i, d] * B[d, j])",
@@ -129,7 +138,7 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
         return f"the language has no '{word}'", FOREIGN[word]
     if "ELSE" in expected and "COLON" not in expected:
         return "this 'if' has no 'else'", "write A if COND else B"
-    if words := _of_header(type, word, expected, kind):
+    if words := _of_header(e, kind):
         return words
     if type == "STRING":
         return "text in quotes can only be the message of an assert", 'write assert COND, "message"'
@@ -178,9 +187,15 @@ def _missing_operand(word: str, end: bool, before: str) -> Words:
     return f"an expression is missing before '{word}'", None
 
 
-def _of_header(type: str, word: str, expected: frozenset[str], kind: str) -> Words | None:
+def _of_header(e: Unexpected, kind: str) -> Words | None:
     """What is missing in the fixed parts of a line."""
+    word, type, expected, before = e.word, e.type, e.expected, e.before
     end = type == "$END"
+    if kind == "function" and type == "COLON" and (shape := _DEFINED.match(before)):
+        written = " ".join(shape.group().split())
+        kernel = f"kernel {shape.group(1)}(Q[B, H, M, D], …) -> O[b, h, i, e]:"
+        hint = f"write {written} = EXPR; what has tensors and several lines begins {kernel}"
+        return "a function is one expression, which follows a '='", hint
     if kind == "kernel" and "_ARROW" in expected:
         return "the kernel's outputs are missing", "write -> O[b, h, i, e]: after the parameters"
     if kind == "kernel" and end and "COLON" in expected:
@@ -216,6 +231,9 @@ def _of_header(type: str, word: str, expected: frozenset[str], kind: str) -> Wor
         )
     return None
 
+
+_DEFINED = re.compile(r"\s*def\s+(\w+)\s*\([^()]*\)$")
+"""What stands before the `:` of `def f(x, y):`."""
 
 _BELOW = "statements come on lines of their own below it, indented"
 

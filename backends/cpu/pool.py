@@ -47,7 +47,7 @@ def threads() -> int:
         return 1
     allowed = min(_processors(), MOST)
     text = os.environ.get("TILEC_NUM_THREADS")
-    if text is None:
+    if not text:
         return allowed
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentError(f"TILEC_NUM_THREADS is {text!r}, expected a number of threads from 1")

@@ -99,10 +99,10 @@ def test_more_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 @linux
 def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_processors", lambda: 8)
-    for text, count in (("3", 3), ("1", 1), ("64", 8)):
+    for text, count in (("3", 3), ("1", 1), ("64", 8), ("", 8)):
         monkeypatch.setenv("TILEC_NUM_THREADS", text)
         assert pool.threads() == count
-    for text in ("0", "-1", "two", "", "1.5"):
+    for text in ("0", "-1", "two", " ", "1.5"):
         monkeypatch.setenv("TILEC_NUM_THREADS", text)
         with pytest.raises(ArgumentError, match="TILEC_NUM_THREADS"):
             pool.threads()
