@@ -30,8 +30,9 @@ NEAR = 4
 """Rows in memory that are read side by side at most: with more, memory is no longer read in order."""
 UNROLL = 16
 """Vectors of a row up to which its loop is unrolled; longer rows are read in stretches of as many."""
-AHEAD = 2 << 10
-"""Bytes by which a stream is asked for before it is read, where arithmetic keeps the processor from looking ahead."""
+AHEAD = 2 << 10, 3 << 10, 4 << 10
+"""Bytes by which a stream is asked for before it is read, where arithmetic keeps the processor from looking ahead: for one
+row of a tile, for several at once, and for several in turns, which share the asking."""
 LINE = 64
 """Bytes of a cache line."""
 
@@ -202,16 +203,17 @@ class Streams:
 
     # ---- before it is read
 
-    def ahead(self, s: Stream, p: Point, row: Any, several: bool) -> None:
+    def ahead(self, s: Stream, p: Point, row: Any, turns: int) -> None:
         """Asks for the row that is read some time after this one.
 
-        What is read as it is, for a single row, the processor looks ahead for by itself. `several`: it is for several.
+        What is read as it is, for a single row, the processor looks ahead for by itself. `turns`: how often a row is
+        read, for several rows of the tile each time; 0: once, for one.
         """
         for load in self.consecutive(s):
             narrow = BYTES[storage.MEMORY[self.ev.memory.dtype_of(load.tensor)]] < 4
             known = load.result.name in self.ev.consecutive and self.settled(load, {*p.at, s.rows})
-            if known and (narrow or several):
-                rows = -(-AHEAD // self.size(load))
+            if known and (narrow or turns):
+                rows = -(-AHEAD[min(turns, 2)] // self.size(load))
                 with self.ev.scope():
                     self.ask(s, load, p, self.e.add(row, rows))
 
@@ -244,24 +246,31 @@ class _Form:
         self.rows = count if isinstance(count, int) else None
         """The rows of the tile; None: some."""
 
-    def each_few(self, p: Point, most: int, body: Callable[[list[Point], bool], None]) -> None:
-        """The rows of the tile, as many at a time as are worth it. The body is told whether these are the first."""
+    def each_few(self, p: Point, most: int, body: Callable[[list[Point], int], None]) -> None:
+        """The rows of the tile, as many at a time as are worth it. The body is told which turn it is."""
         axis = self.streams.few
         if axis is None or axis not in self.op.result.type.axes:
-            body([p], True)
+            body([p], 0)
             return
 
-        def run(points: list[Point], first: bool) -> None:
+        def run(points: list[Point], turn: int) -> None:
             with self.ev.scope():
-                body(points, first)
+                body(points, turn)
 
         if self.rows is None:
             count = self.ev.window(axis).count
-            self.e.loop(0, count, 1, [], lambda i, _: run([p.on(axis, i)], True), name=axis)
+            self.e.loop(0, count, 1, [], lambda i, _: run([p.on(axis, i)], 0), name=axis)
             return
-        for first in range(0, self.rows, most):
+        for turn, first in enumerate(range(0, self.rows, most)):
             last = min(first + most, self.rows)
-            run([p.on(axis, n) for n in range(first, last)], first == 0)
+            run([p.on(axis, n) for n in range(first, last)], turn)
+
+    def ahead(self, p: Point, rows: Sequence[Any], turn: int, most: int) -> None:
+        """Asks for what follows some rows in memory: for a share of it in each turn, since a processor waits for a few
+        lines at a time only, and would for none of them in the other turns."""
+        turns = -(-(self.rows or 1) // most)
+        for row in rows[turn::turns]:
+            self.streams.ahead(self.s, p, row, 0 if self.rows == 1 else turns)
 
     def start(self, p: Point) -> Any:
         """What a vector of sums starts from."""
@@ -281,12 +290,12 @@ class _Dots(_Form):
         partial = e.allocate(self.of, TOGETHER * size)
 
         def group(first: Any, _: list[Any]) -> None:
-            def few(points: list[Point], leads: bool) -> None:
+            def few(points: list[Point], turn: int) -> None:
                 step = 1 if len(points) == 1 else 2
 
                 def some(r: Any, _: list[Any]) -> None:
                     place = e.at(partial, e.mul(r, e.lanes), BYTES[self.of])
-                    self.some(points, e.add(first, r), step, place, leads)
+                    self.some(points, e.add(first, r), step, place, turn)
 
                 e.loop(0, e.lanes, step, [], some, name=self.s.rows)
                 for n, q in enumerate(points):
@@ -304,9 +313,9 @@ class _Dots(_Form):
         where = Point(p.at, self.s.rows)
         self.ev.write_tile(self.tile, where, Val((e.add(self.start(where), e.sums(own)),)))
 
-    def some(self, points: list[Point], first: Any, step: int, partial: Any, leads: bool) -> None:
+    def some(self, points: list[Point], first: Any, step: int, partial: Any, turn: int) -> None:
         """The products of some rows in memory and some of the tile, summed lane by lane; past the last row, it is taken
-        once more. `leads`: nobody has read these rows in memory before."""
+        once more."""
         e, ev, s = self.e, self.ev, self.s
         last = e.add(ev.window(s.rows).count, -1)
         with ev.scope():
@@ -315,8 +324,7 @@ class _Dots(_Form):
                 row = e.min(e.add(first, n), last)
                 at += [p.on(s.rows, row) for p in points]
                 self.streams.hoist(s, at[-len(points)])
-                if leads:
-                    self.streams.ahead(s, points[0], e.add(first, n), self.rows != 1)
+            self.ahead(points[0], [e.add(first, n) for n in range(step)], turn, TOGETHER)
             zero = constant(self.of, 0.0, e.lanes)
             totals = self.streams.along(s, functools.partial(self.step, at), [zero] * len(at))
         size = e.lanes * e.lanes
@@ -353,7 +361,7 @@ class _Sums(_Form):
         e.loop(0, whole, step, [], lambda i, _: self.some(p, i, step, together), name=s.rows)
         e.loop(whole, count, 1, [], lambda i, _: self.some(p, i, 1, together), name=s.rows)
 
-    def first(self, points: list[Point], _: bool) -> None:
+    def first(self, points: list[Point], _: int) -> None:
         """Sets the tile to what sums start from."""
 
         def step(k: Any, _: list[Any]) -> list[Any]:
@@ -371,8 +379,15 @@ class _Sums(_Form):
             rows = [e.add(first, n) for n in range(step)]
             for r in rows:
                 self.streams.hoist(s, p.on(s.rows, r))
-                self.streams.ahead(s, p, r, self.rows != 1)
-            self.each_few(p, together, lambda points, _: self.add(points, rows))
+            if self.rows is None:
+                self.ahead(p, rows, 0, together)
+
+            def few(points: list[Point], turn: int) -> None:
+                if self.rows is not None:
+                    self.ahead(p, rows, turn, together)
+                self.add(points, rows)
+
+            self.each_few(p, together, few)
 
     def add(self, points: list[Point], rows: list[Any]) -> None:
         """Adds the products of some rows in memory and some of the tile."""
