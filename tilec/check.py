@@ -56,7 +56,6 @@ def check(program: Program) -> Assumed:
                 assumed[node.name.name] = kernel.names.assumed
         for sample in program.samples.values():
             _check_sample(sample, program, names, report)
-        _check_sizes(program, report)
     _raise(report, program)
     return assumed
 
@@ -83,28 +82,7 @@ def _raise(report: Report, program: Program) -> None:
         raise SourceError(report.diagnostics[:MISTAKES], program.text)
 
 
-# ---- sizes and samples
-
-
-def _check_sizes(program: Program, report: Report) -> None:
-    """Checks that each size of a `sizes` line is that of some kernel's dimension."""
-    kernels = program.kernels.values()
-    if program.incomplete or any(k.broken for k in kernels):
-        return
-    params = [p for k in kernels for p in k.params]
-    parts = (n for p in params for d in p.dims or () for n in syntax.walk(d))
-    dims = list(dict.fromkeys(n.name for n in parts if isinstance(n, Name)))
-    listed = f"the dimensions are {', '.join(dims)}" if dims else "there are no dimensions"
-    for name, span in program.sized.items():
-        if name in dims:
-            continue
-        if any(p.name.name == name and p.dims is None for p in params):
-            hint = f"'{name}' is a scalar parameter: give it a default in the kernel's first line"
-            report(span, f"no kernel has a dimension '{name}'", f"{hint}; {listed}")
-        else:
-            hint = near(name, dims)
-            message = f"no kernel has a dimension '{name}'"
-            report(span, message, f"{hint} {listed}" if hint else listed)
+# ---- samples
 
 
 def _check_sample(sample: syntax.Sample, program: Program, top: Names, report: Report) -> None:

@@ -81,7 +81,6 @@ class _File:
         self.diagnostics = self.splitter.diagnostics
         self.base: str | None = None
         self.body: _Body | None = None
-        self.incomplete = False
 
     def read(self) -> Program:
         for line in self.splitter.lines():
@@ -98,8 +97,7 @@ class _File:
             span = Span(self.program.file, 1, 1, 1, 2)
             hint = "write kernel NAME(Q[B, H, M, D], …) -> O[b, h, i, e]: and indented statements"
             self.diagnostics.append(Diagnostic(span, "the file holds no kernel", hint))
-        found = tuple(self.diagnostics)
-        return replace(self.program, diagnostics=found, incomplete=self.incomplete)
+        return replace(self.program, diagnostics=tuple(self.diagnostics))
 
     def report(self, span: Span, message: str, hint: str | None = None) -> None:
         self.diagnostics.append(Diagnostic(span, message, hint))
@@ -136,13 +134,11 @@ class _File:
             self.keep(phrase)
         elif kind == "kernel":
             self.body = _Body(self.broken_kernel(line))
-            self.incomplete = True
 
     def skip(self, line: Line) -> None:
         """Where a line that begins no kernel ends as one does, what is indented below it belongs to that."""
         if line.text.partition("#")[0].rstrip().endswith(":"):
             self.body = _Body(None)
-            self.incomplete = True
 
     def inside(self, line: Line) -> None:
         """An indented line."""
@@ -276,7 +272,6 @@ class _File:
             self.program.samples[phrase.name.name] = phrase
         elif isinstance(phrase, dict):
             self.program.sizes.update({n.name: value for n, value in phrase.items()})
-            self.program.sized.update({n.name: n.span for n in phrase})
 
     def function(self, node: Def) -> None:
         if node.name.name in self.program.functions:

@@ -236,10 +236,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Program:
-    """A file as read. `diagnostics` are the mistakes found on the way; `tilec.check.check` raises them with its own.
-
-    `sized`: where each of `sizes` is named. `incomplete`: a line that may have been a kernel was not understood.
-    """
+    """A file as read. `diagnostics` are the mistakes found on the way; `tilec.check.check` raises them with its own."""
 
     text: str
     file: str
@@ -248,5 +245,3 @@ class Program:
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     samples: dict[str, Sample] = field(default_factory=dict[str, Sample])
     diagnostics: tuple[Diagnostic, ...] = ()
-    sized: dict[str, Span] = field(default_factory=dict[str, Span])
-    incomplete: bool = False
