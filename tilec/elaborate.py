@@ -196,13 +196,9 @@ class Elaborator:
         if e.fn == "invert":
             x = self.whole(x, e.x, "'~'")
             return self.emit(e.span, "invert", "bool" if x.kind == "bool" else x.kind, x)
-        least = x.operand == -LEAST and isinstance(x.operand, int)  # which has no counterpart
-        if (
-            isinstance(x.operand, int | float)
-            and not isinstance(x.operand, bool)
-            and not least
-            and not x.failed
-        ):
+        if x.operand == -LEAST and isinstance(x.operand, int):
+            return x  # it wraps: the least integer has no counterpart
+        if isinstance(x.operand, int | float) and not isinstance(x.operand, bool) and not x.failed:
             return (
                 replace(x, operand=-x.operand, scalar=-x.operand) if x.operand == x.operand else x
             )
