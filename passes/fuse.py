@@ -13,7 +13,8 @@ A group is made for each *root*: an output or a cut. Its grid is what its outerm
 less the axes that only a loaded operand of a contraction brings in (the columns of V): these stay whole in a
 tile, so that the scores are made once. A reduction inside that lacks a grid axis would be made again for every
 tile along it; it is a cut, unless it has a value for each pair of a row and a streamed position: that would be
-as large as the scores. A reduction that itself needs several passes over its axis is a cut, too. Roots of one
+as large as the scores. A reduction that itself needs several passes over its axis is a cut, too, and so is one over a part
+of the axes of a reduction that it is in: `sum[j, e]((x - mean[j](x)) ** 2)`. Roots of one
 grid share a group where no path leaves it and comes back.
 """
 
@@ -179,7 +180,7 @@ class _Graph:
             outer = self.outermost(name, cuts)
             streams = {frozenset(self._over(r)) for r in outer}
             rows = grid - self._beside(outer, inside, frozenset[str]().union(*streams))
-            new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams)}
+            new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams, inside)}
             if not new:
                 return _Root(
                     name,
@@ -222,16 +223,29 @@ class _Graph:
         return max((self.axes(x) for x in loads), key=len, default=frozenset[str]())
 
     def _is_cut(
-        self, r: str, grid: frozenset[str], rows: frozenset[str], streams: set[frozenset[str]]
+        self,
+        r: str,
+        grid: frozenset[str],
+        rows: frozenset[str],
+        streams: set[frozenset[str]],
+        inside: set[str],
     ) -> bool:
         op = self.reduction(r)
         if op is None:
             return False
+        if any(s & set(op.over) and s & self.axes(r) for s in streams) and self._is_long(
+            op.over, inside
+        ):
+            return True
         if not grid <= self.axes(
             r
         ):  # a value for each pair of a row and a streamed position stays on chip, all the same
             return not (rows & self.axes(r) and any(s & self.axes(r) for s in streams))
         return frozenset(op.over) not in streams and self.needs_passes(r)
+
+    def _is_long(self, over: Iterable[str], inside: set[str]) -> bool:
+        """Whether other reductions have a value for each position along some axes: these are not held whole in a tile."""
+        return any(set(over) & self.axes(q) for q in inside if self.reduction(q) is not None)
 
     def _reached(self, inside: set[str], cuts: set[str]) -> frozenset[str]:
         return frozenset(y for x in inside - cuts for y in self.reads(x) if y in cuts)
