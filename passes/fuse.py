@@ -44,6 +44,7 @@ from tilec.ir import (
     rebuild,
     substitute,
 )
+from tilec.passes.apart import Apart
 
 Reduction = Reduce | Contract
 
@@ -64,7 +65,7 @@ def fuse(kernel: Kernel) -> Kernel:
     roots = graph.roots(
         [str(op.value) for op in kernel.body if isinstance(op, Store) and op.value in graph.defs]
     )
-    return replace(kernel, body=_emit(kernel, graph, _merge(roots)))
+    return _emit(kernel, graph, _merge(roots))
 
 
 class _Graph:
@@ -280,8 +281,9 @@ def _merge(roots: list[_Root]) -> list[list[_Root]]:
     return groups
 
 
-def _emit(kernel: Kernel, graph: _Graph, groups: list[list[_Root]]) -> Body:
+def _emit(kernel: Kernel, graph: _Graph, groups: list[list[_Root]]) -> Kernel:
     b = Builder(kernel)
+    apart = Apart(kernel, b.taken)
     ops: list[Op] = [graph.defs[n] for n in sorted(graph.scalars, key=graph.order.__getitem__)]
     outside: dict[str, str] = {}
     used: set[str] = set()
@@ -292,14 +294,14 @@ def _emit(kernel: Kernel, graph: _Graph, groups: list[list[_Root]]) -> Body:
         again = inside & used  # values that an earlier group makes, too, get new names
         body = substitute(body, {n: outside[n] for n in outside if n not in inside})
         names = {n: fresh(n, b.taken) for n in sorted(again, key=graph.order.__getitem__)}
-        body = _renamed(body, names)
+        body = apart.body(_renamed(body, names), group[0].grid)
         used |= inside
         values = tuple(_in_hbm(graph.types[n], fresh(n, b.taken)) for n in results)
         end = Yield((), tuple(names.get(n, n) for n in results))
         ops.append(Group(values, axes=group[0].grid, body=(*body, end)))
         outside.update((n, v.name) for n, v in zip(results, values, strict=True))
     ops.extend(substitute(tuple(op for op in kernel.body if isinstance(op, Store)), outside))
-    return tuple(ops)
+    return replace(kernel, axes=apart.axes(), body=tuple(ops))
 
 
 def _in_hbm(t: Type, name: str) -> Value:

@@ -1,4 +1,4 @@
-"""Reductions over several axes, and around reductions over some of these; norms of the outputs' rows."""
+"""Reductions over several axes, around reductions over some of these, over axes of the grid; norms of output rows."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ PROGRAMS = {
         "softmax[j]",
         "A = sum[j](P * V[j, e])\n    O = A * sum[j](P * exp(V[j, 0] * rsqrt(mean[e](A ** 2))))",
         "O[i, e]",
+    ),
+    "an axis of the grid": ("relu", "X = max[j](sum[e](T[i, j, e]) + V[j, e])", "X[i, e]"),
+    "an axis of the grid, products": (
+        "relu",
+        "X = sum[j](sum[e](V[j, e] * T[i, j, e]) - V[j, e])",
+        "X[i, e]",
+    ),
+    "an axis of the grid, nested": (
+        "relu",
+        "X = sum[j](sum[e](V[j, e] * sum[d](K[j, d] * max[e](T[i, j, e]))) - V[j, e])",
+        "X[i, e]",
+    ),
+    "values of other groups": (
+        "relu",
+        "A = sum[j](P * V[j, e])\n    B = max[d](K[j, d])\n    C = sum[i](S * A)\n    R = softmax[j, e](C * B * 0.01)",
+        "A[i, e], R[j, e]",
     ),
 }
 
