@@ -79,6 +79,9 @@ class Rows:
         e, ev, tensor = self.e, self.ev, op.tensor
         dtype = ev.memory.dtype_of(tensor)
         raw, kind = storage.MEMORY[dtype], kind_for(dtype, ev.float)
+        single = dict.fromkeys(
+            tile.axes, 0
+        )  # axes of one position are in the tile, and nothing moves along them
         for part in range(p.parts):
             starts = self.starts(op, axis, p, part)
 
@@ -88,7 +91,7 @@ class Rows:
                     x = e.read(raw, ev.slots["pointer", tensor], e.add(start, i), e.lanes)
                     rows.append(storage.widen(e, x, dtype, kind))
                 for n, x in enumerate(e.transpose(rows)):
-                    at = {**p.at, axis: e.add(i, n)}
+                    at = {**single, **p.at, axis: e.add(i, n)}
                     offset = e.add(tile.offset(e, at, self.lane), part * e.lanes)
                     e.write(x, tile.base, offset)
 
