@@ -359,7 +359,7 @@ def test_bench_gives_all_their_turns_to_the_end(monkeypatch):
     bench._time([quick, slow], 2.0, lambda run: run())
     assert (len(quick.times), len(slow.times)) == (200, 51)
     half = len(order) // 2
-    assert order[:half].count("quick") == order[half:].count("quick")
+    assert abs(order[:half].count("quick") - order[half:].count("quick")) < 10
     assert not quick.uneven
     quick.times = [1.0, 3.0, 3.0]
     assert quick.uneven
