@@ -208,11 +208,9 @@ class _Kernel(Loading):
                 )
             case Release():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
-                if step.ring == RING:
-                    out.add("__syncwarp();")  # each thread has read its own
-                out.add(
-                    f"if (lane == 0) arrive({self.barrier(step.ring + '_free', cursor + '.stage')});"
-                )
+                lone = "" if step.ring == RING else "if (lane == 0) "  # of labels each has read its own
+                free = self.barrier(step.ring + "_free", cursor + ".stage")
+                out.add(f"{lone}arrive({free});")
                 out.add(f"{cursor}.step();")
             case Advance():
                 out.add(f"{step.ring}_ahead.step();")
