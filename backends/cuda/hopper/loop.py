@@ -236,6 +236,10 @@ class FragmentLoop:
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
                 text, factor = self.value(y).real().text, self.common_inverse(z)
                 e = Expression(f"({text} * {factor})", "float", product=(text, factor))
+            case Map(fn="select", args=(_, y, z)) if x in self.block.given:
+                bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
+                args = [bit, self.value(self.bare(x, y)), self.value(z)]
+                e = pointwise("select", args, op.result.type.dtype)
             case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
                 e = same_quotient(*map(self.value, quotient))
             case Map():
@@ -348,8 +352,8 @@ class FragmentLoop:
         return x, []
 
     def steady(self, x: Operand) -> bool:
-        """Whether an operand is a float that does not change along a row."""
-        return isinstance(x, float) or self.block.is_fixed(x)
+        """Whether an operand is a number that does not change along a row."""
+        return isinstance(x, (int, float)) or self.block.is_fixed(x)
 
     def small_tanh(self, x: Operand, inside: list[str], outside: list[str]) -> Expression:
         """outside · tanh(inside · x) as x times a polynomial in x², whose coefficients hold the factors."""

@@ -21,6 +21,11 @@ BITS = 128
 """The columns of a tile whose bits fill a word: a thread has 32 of them."""
 
 
+def number(columns: int) -> int:
+    """The words for so many columns of a row."""
+    return -(-columns // BITS)
+
+
 class Loop(Protocol):
     """The loop that masks are for. `held`: the rows of a thread; `declared`: what is known inside the loop only."""
 
@@ -53,13 +58,21 @@ class Words:
     @property
     def count(self) -> int:
         """The words of a row."""
-        return -(-self.block.structure.columns // BITS)
+        return number(self.block.structure.columns)
 
     # ---- the bit of an element
 
     def bit(self, span: Span) -> str:
         """The test of an element's bit."""
-        return f"({self.word(span)} & (1u << (2 * c + (x & 1) & 31)))"
+        return self.tested_in(self.word(span))
+
+    def test(self, name: str) -> str:
+        """The test of an element's bit in words that are there already. `name`: see `place`."""
+        return self.tested_in(self.place(name))
+
+    def tested_in(self, word: str) -> str:
+        """The test of an element's bit in its word."""
+        return f"({word} & (1u << (2 * c + (x & 1) & 31)))"
 
     def hoists(self, span: Span) -> bool:
         """Whether a mask can be computed before the loop."""
