@@ -121,14 +121,16 @@ class FragmentLoop:
         """The maximum of a value over its first 8 columns, as a guess of that over all."""
         out = self.out
         part = self.names.fresh("guess")
-        out.add(f"float {part}[{2 * self.held}];")
-        out.add("const int c = 0;")
-        self.mark = self.inside = len(out.lines), out.depth
-        self.words.whole = False
-        with out.block("EACH"):
-            out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
-            out.add(f"{part}[x] = {self.guarded(x, 'NEG_INF', False)};")
-        out.add(f"ROWS {slot}[r] = quad_max(fmaxf({part}[2 * r], {part}[2 * r + 1]));")
+        self.mark = len(out.lines), out.depth
+        with out.block(""):
+            out.add(f"float {part}[{2 * self.held}];")
+            out.add("const int c = 0;")
+            self.inside = len(out.lines), out.depth
+            with out.block("EACH"):
+                out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
+                out.add(f"{part}[x] = {self.guarded(x, 'NEG_INF', False)};")
+            greatest = f"quad_max(fmaxf({part}[2 * r], {part}[2 * r + 1]))"
+            out.add(f"ROWS {slot}[r] = {greatest};")
 
     def part(self, op: Reduce) -> str:
         """The name of a thread's four parts of a reduction."""
