@@ -66,7 +66,9 @@ class Middle:
             )
             for slot, x in guesses.items():
                 with self.out.block(""):
-                    FragmentLoop(e, []).guess(x, self.registers.slots[slot])
+                    loop = FragmentLoop(e, [])
+                    loop.words.whole = False
+                    loop.guess(x, self.registers.slots[slot])
 
 
 class Straight(BlockEmitter):
