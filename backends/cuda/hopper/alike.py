@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from tilec.backends.cuda.hopper.analysis import Analysis
 from tilec.backends.cuda.hopper.loop import FragmentLoop
@@ -22,12 +23,25 @@ LEAST = 3
 
 
 @dataclass(frozen=True)
+class Masked:
+    """A masked value of a block. `same`: whether its mask is that of the general block."""
+
+    value: str
+    same: bool
+
+
+@dataclass(frozen=True)
 class Alike:
     """`general`: the number of a block that has the masks of all others. `masked`: for each block, by each masked value of
-    the general one, its own value in that place; None where it masks nothing there."""
+    the general one, its own in that place; None where it masks nothing there."""
 
     general: int
-    masked: tuple[Mapping[str, str | None], ...]
+    masked: tuple[Mapping[str, Masked | None], ...]
+
+    @property
+    def formula(self) -> bool:
+        """Whether all masks that there are are those of the general block."""
+        return all(m is None or m.same for found in self.masked for m in found.values())
 
 
 def alike(s: Structure) -> Alike | None:
@@ -54,9 +68,9 @@ class _Comparison:
         self.known: dict[str, Operand] = dict(zip(general.args, block.args, strict=True))
         heads = zip(general.heads, block.heads, strict=True)
         self.known |= {g.name: b.name for g, b in heads}
-        self.masked: dict[str, str | None] = {}
+        self.masked: dict[str, Masked | None] = {}
 
-    def run(self) -> dict[str, str | None] | None:
+    def run(self) -> dict[str, Masked | None] | None:
         """The masked values; None where more differs."""
         g, b = self.general, self.block
         pairs: list[tuple[Operand, Operand]] = [(x.x, y.x) for x, y in zip(g.tails, b.tails, strict=True)]
@@ -75,9 +89,11 @@ class _Comparison:
         if g is None:
             return x == y
         if _hides(g):
-            both = isinstance(y, str) and b is not None and _hides(b)
-            self.masked[x] = y if both and isinstance(y, str) else None
-            return self.same(g.args[1], b.args[1] if both and isinstance(b, Map) else y)
+            if not isinstance(y, str) or b is None or not _hides(b):
+                self.masked[x] = None
+                return self.same(g.args[1], y)
+            self.masked[x] = Masked(y, self.same(g.args[0], b.args[0]))
+            return self.same(g.args[1], b.args[1])
         return b is not None and self.alike(g, b, x, str(y))
 
     def alike(self, g: Op, b: Op, x: str, y: str) -> bool:
@@ -111,7 +127,7 @@ def _ends(op: Op, k: int) -> list[Operand]:
     return [e.values[k] for e in ends if isinstance(e, Yield)]
 
 
-def _hides(op: Op) -> bool:
+def _hides(op: Op) -> TypeGuard[Map]:
     """Whether an op is a mask: what does not count is -inf."""
     return isinstance(op, Map) and op.fn == "select" and op.args[2] == -math.inf
 

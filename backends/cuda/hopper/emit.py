@@ -6,7 +6,7 @@ the program it comes from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -296,26 +296,56 @@ class _Kernel(Loading):
 
     def compute_together(self, step: Compute, found: Alike) -> bool:
         """Computes a first window with masks as words; False where these are not all words."""
-        out, g = self.out, self.emitting(step.block, True)
-        words = number(self.s.columns) * self.scope.held
+        g, words = self.emitting(step.block, True), number(self.s.columns) * self.scope.held
         given = {x: self.names.fresh("counting") for x in found.masked[found.general]}
+        declared = ", ".join(f"{name}[{words}]" for name in given.values())
+        self.out.add(f"int at_first; u32 {declared};")
         whole = True
-        out.add(f"int at_first; u32 {', '.join(f'{name}[{words}]' for name in given.values())};")
         for k in self.either_first():
-            saved, block = dict(self.scope.values), self.emitting(k, True)
-            out.add("at_first = window;")
-            for x, name in given.items():
-                cut = self.s.blocks[k].loop.ragged and x in g.cut
-                bits = counting(block, found.masked[k][x], cut)
-                whole = whole and bits is not None
-                for n, text in enumerate(bits or ()):
-                    out.add(f"ROWS {name}[{n * self.scope.held} + r] = {text};")
+            saved = dict(self.scope.values)
+            self.out.add("at_first = window;")
+            whole &= self.own_masks(self.emitting(k, True), g, found, k, given)
             self.scope.values = saved
         if not whole:
             return False
         self.placed("at_first", True)
+        if found.formula:
+            whole = self.one_mask(g, given)
         self.compute(step, given)
+        return whole
+
+    def own_masks(
+        self, block: BlockEmitter, g: BlockEmitter, found: Alike, k: int, given: Mapping[str, str]
+    ) -> bool:
+        """The words of a block's masks; of a formula that all share, whether they are of all columns instead. False where
+        these are no words."""
+        for x, name in given.items():
+            mask = found.masked[k][x]
+            if found.formula:
+                self.give(name, ["0" if mask else "FULL"] * number(self.s.columns))
+                continue
+            cut = self.s.blocks[k].loop.ragged and x in g.cut
+            bits = counting(block, mask and mask.value, cut)
+            if bits is None:
+                return False
+            self.give(name, bits)
         return True
+
+    def one_mask(self, g: BlockEmitter, given: Mapping[str, str]) -> bool:
+        """The words of masks by the formula that all blocks share; False where these are no words."""
+        for x, name in given.items():
+            bits, end = counting(g, x, False), counting(g, None, x in g.cut)
+            if bits is None or end is None:
+                return False
+            old = [f"{name}[{n * self.scope.held} + r]" for n in range(len(bits))]
+            each = zip(old, bits, end, strict=True)
+            self.give(name, [f"({was} | ({own})) & {last}" for was, own, last in each])
+        return True
+
+    def give(self, name: str, bits: Sequence[str]) -> None:
+        """Sets the words of each row."""
+        for n, text in enumerate(bits):
+            self.out.add(f"ROWS {name}[{n * self.scope.held} + r] = {text};")
 
     def is_block(self, k: int) -> str:
         """The test whether the word is of a block."""

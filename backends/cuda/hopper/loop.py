@@ -235,6 +235,8 @@ class FragmentLoop:
                 e = self.whole_power(y, n)
             case Map() if (bent := self.bent(x)) is not None:
                 e = self.small_tanh(*bent)
+            case Map(fn="tanh") if self.scale(op.args[0]) is not None:
+                e = self.scaled_tanh(op.args[0])
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
                 text, factor = self.value(y).real().text, self.common_inverse(z)
                 e = Expression(f"({text} * {factor})", "float", product=(text, factor))
@@ -377,6 +379,29 @@ class FragmentLoop:
         square = self.squares[e]
         self.out.add(f"const float {factor} = fmaf(fmaf({c}, {square}, {b}), {square}, {a});")
         return Expression(f"({e} * {factor})", "float", product=(e, factor))
+
+    def scale(self, x: Operand) -> tuple[Operand, float] | None:
+        """An element as another one times a literal that is not extreme; None where it is none."""
+        op = self.block.defs.get(x) if isinstance(x, str) else None
+        if op is None or x in self.block.arrays or x in self.locals or not isinstance(op, Map):
+            return None
+        match op:
+            case Map(fn="mul", args=(y, float() | int() as c) | (float() | int() as c, y)):
+                c = float(c)
+            case Map(fn="div", args=(y, float() | int() as c)) if c:
+                c = 1.0 / c
+            case _:
+                return None
+        base, more = self.scale(y) or (y, 1.0)
+        return (base, c * more) if 1e-30 < abs(c * more) < 1e30 else None
+
+    def scaled_tanh(self, x: Operand) -> Expression:
+        """tanh of an element times a literal: one product."""
+        found = self.scale(x)
+        assert found is not None
+        base, c = found
+        text, factor = self.value(base).real().text, literal(2.0 * math.log2(math.e) * c).text
+        return Expression(f"tanh_scaled({text}, {factor})", "float")
 
     def coefficients(
         self, reach: str, inside: list[str], outside: list[str]
