@@ -73,7 +73,9 @@ class _Comparison:
     def run(self) -> dict[str, Masked | None] | None:
         """The masked values; None where more differs."""
         g, b = self.general, self.block
-        pairs: list[tuple[Operand, Operand]] = [(x.x, y.x) for x, y in zip(g.tails, b.tails, strict=True)]
+        pairs: list[tuple[Operand, Operand]] = [
+            (x.x, y.x) for x, y in zip(g.tails, b.tails, strict=True)
+        ]
         for k, (x, y) in enumerate(zip(g.yields, b.yields, strict=True)):
             pairs.append((g.bases[k], b.bases[k]) if k in g.bases else (x, y))
         return self.masked if all(self.same(x, y) for x, y in pairs) else None
@@ -98,12 +100,14 @@ class _Comparison:
 
     def alike(self, g: Op, b: Op, x: str, y: str) -> bool:
         """Whether two ops do the same, to the same values."""
-        if type(g) is not type(b) or any(getattr(g, n) != getattr(b, n) for n in attributes(type(g))):
+        if type(g) is not type(b) or any(
+            getattr(g, n) != getattr(b, n) for n in attributes(type(g))
+        ):
             return False
         k = [v.name for v in g.results].index(x)
         if len(g.results) != len(b.results) or b.results[k].name != y:
             return False
-        if not _kind(g.results[k]) == _kind(b.results[k]):
+        if _kind(g.results[k]) != _kind(b.results[k]):
             return False
         mine, others = operands(g), operands(b)
         if len(mine) != len(others) or not all(map(self.same, mine, others)):
@@ -158,7 +162,9 @@ def _mask(block: Analysis, loop: FragmentLoop, x: str) -> Span | None:
     assert isinstance(op, Map)
     below = backward(set(names_in(op.args[:1])), block.defs)
     for y in block.block.middle:
-        if y.results[0].name in below and block.structure.stream not in scope.axes(y.results[0].name):
+        if y.results[0].name in below and block.structure.stream not in scope.axes(
+            y.results[0].name
+        ):
             if isinstance(y, (Reduce, If)):
                 return None
             scope.declare(y)

@@ -212,7 +212,9 @@ class _Kernel(Loading):
                 )
             case Release():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
-                lone = "" if step.ring == RING else "if (lane == 0) "  # of labels each has read its own
+                lone = (
+                    "" if step.ring == RING else "if (lane == 0) "
+                )  # of labels each has read its own
                 free = self.barrier(step.ring + "_free", cursor + ".stage")
                 out.add(f"{lone}arrive({free});")
                 out.add(f"{cursor}.step();")
