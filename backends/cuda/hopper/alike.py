@@ -23,25 +23,12 @@ LEAST = 3
 
 
 @dataclass(frozen=True)
-class Masked:
-    """A masked value of a block. `same`: whether its mask is that of the general block."""
-
-    value: str
-    same: bool
-
-
-@dataclass(frozen=True)
 class Alike:
     """`general`: the number of a block that has the masks of all others. `masked`: for each block, by each masked value of
-    the general one, its own in that place; None where it masks nothing there."""
+    the general one, whether it is masked there, too; the masks are the same then."""
 
     general: int
-    masked: tuple[Mapping[str, Masked | None], ...]
-
-    @property
-    def formula(self) -> bool:
-        """Whether all masks that there are are those of the general block."""
-        return all(m is None or m.same for found in self.masked for m in found.values())
+    masked: tuple[Mapping[str, bool], ...]
 
 
 def alike(s: Structure) -> Alike | None:
@@ -68,9 +55,9 @@ class _Comparison:
         self.known: dict[str, Operand] = dict(zip(general.args, block.args, strict=True))
         heads = zip(general.heads, block.heads, strict=True)
         self.known |= {g.name: b.name for g, b in heads}
-        self.masked: dict[str, Masked | None] = {}
+        self.masked: dict[str, bool] = {}
 
-    def run(self) -> dict[str, Masked | None] | None:
+    def run(self) -> dict[str, bool] | None:
         """The masked values; None where more differs."""
         g, b = self.general, self.block
         pairs: list[tuple[Operand, Operand]] = [
@@ -91,11 +78,10 @@ class _Comparison:
         if g is None:
             return x == y
         if _hides(g):
-            if not isinstance(y, str) or b is None or not _hides(b):
-                self.masked[x] = None
-                return self.same(g.args[1], y)
-            self.masked[x] = Masked(y, self.same(g.args[0], b.args[0]))
-            return self.same(g.args[1], b.args[1])
+            self.masked[x] = b is not None and _hides(b)
+            if b is not None and _hides(b):
+                return all(map(self.same, g.args[:2], b.args[:2]))
+            return self.same(g.args[1], y)
         return b is not None and self.alike(g, b, x, str(y))
 
     def alike(self, g: Op, b: Op, x: str, y: str) -> bool:
@@ -139,21 +125,21 @@ def _hides(op: Op) -> TypeGuard[Map]:
 # ---- words
 
 
-def counting(block: Analysis, x: str | None, cut: bool) -> list[str] | None:
+def counting(block: Analysis, x: str, every: str) -> list[str] | None:
     """The words of the columns that a mask leaves, in each row; None where elements decide about that.
 
-    `x`: the masked value, None where there is no mask; `cut`: whether the words end with the axis, too. What they need is
-    written before them.
+    `x`: the masked value; `every`: the name of a word whose bits count in any case but beyond the end of the axis. What they
+    need is written before them.
     """
     loop = FragmentLoop(block, [])
-    span = Span(high=("rest - 1",)) if cut else Span()
-    if x is not None:
-        mask = _mask(block, loop, x)
-        if mask is None:
-            return None
-        span = mask.both(span)
-    every = range(loop.words.count)
-    return [loop.words.bits(span, k) if span.some else "FULL" for k in every]
+    mask = _mask(block, loop, x)
+    if mask is None:
+        return None
+    words = [f"({every} | ({loop.words.bits(mask, k)}))" for k in range(loop.words.count)]
+    if x not in block.cut:
+        return words
+    end = Span(high=("rest - 1",))
+    return [f"{word} & {loop.words.bits(end, k)}" for k, word in enumerate(words)]
 
 
 def _mask(block: Analysis, loop: FragmentLoop, x: str) -> Span | None:
@@ -162,9 +148,8 @@ def _mask(block: Analysis, loop: FragmentLoop, x: str) -> Span | None:
     assert isinstance(op, Map)
     below = backward(set(names_in(op.args[:1])), block.defs)
     for y in block.block.middle:
-        if y.results[0].name in below and block.structure.stream not in scope.axes(
-            y.results[0].name
-        ):
+        name = y.results[0].name
+        if name in below and block.structure.stream not in scope.axes(name):
             if isinstance(y, (Reduce, If)):
                 return None
             scope.declare(y)

@@ -6,7 +6,7 @@ the program it comes from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -41,7 +41,6 @@ from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
 from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
-from tilec.backends.cuda.hopper.words import number
 from tilec.dataflow import names_in
 from tilec.ir import operands, walk
 
@@ -297,57 +296,26 @@ class _Kernel(Loading):
         return True
 
     def compute_together(self, step: Compute, found: Alike) -> bool:
-        """Computes a first window with masks as words; False where these are not all words."""
-        g, words = self.emitting(step.block, True), number(self.s.columns) * self.scope.held
+        """Computes a first window with masks as words; False where these are no words."""
         given = {x: self.names.fresh("counting") for x in found.masked[found.general]}
-        declared = ", ".join(f"{name}[{words}]" for name in given.values())
-        self.out.add(f"int at_first; u32 {declared};")
-        whole = True
+        every = {x: self.names.fresh("every") for x in given}
+        self.out.add(f"int at_first; u32 {', '.join(every.values())};")
         for k in self.either_first():
-            saved = dict(self.scope.values)
             self.out.add("at_first = window;")
-            whole &= self.own_masks(self.emitting(k, True), g, found, k, given)
-            self.scope.values = saved
-        if not whole:
-            return False
+            for x, name in every.items():
+                self.out.add(f"{name} = {'0' if found.masked[k][x] else 'FULL'};")
         self.placed("at_first", True)
-        if found.formula:
-            whole = self.one_mask(g, given)
+        saved, block = dict(self.scope.values), self.emitting(step.block, True)
+        bits = {name: counting(block, x, every[x]) for x, name in given.items()}
+        self.scope.values = saved
+        for name, words in bits.items():
+            if words is None:
+                return False
+            self.out.add(f"u32 {name}[{len(words) * self.scope.held}];")
+            for n, text in enumerate(words):
+                self.out.add(f"ROWS {name}[{n * self.scope.held} + r] = {text};")
         self.compute(step, given)
-        return whole
-
-    def own_masks(
-        self, block: BlockEmitter, g: BlockEmitter, found: Alike, k: int, given: Mapping[str, str]
-    ) -> bool:
-        """The words of a block's masks; of a formula that all share, whether they are of all columns instead. False where
-        these are no words."""
-        for x, name in given.items():
-            mask = found.masked[k][x]
-            if found.formula:
-                self.give(name, ["0" if mask else "FULL"] * number(self.s.columns))
-                continue
-            cut = self.s.blocks[k].loop.ragged and x in g.cut
-            bits = counting(block, mask and mask.value, cut)
-            if bits is None:
-                return False
-            self.give(name, bits)
         return True
-
-    def one_mask(self, g: BlockEmitter, given: Mapping[str, str]) -> bool:
-        """The words of masks by the formula that all blocks share; False where these are no words."""
-        for x, name in given.items():
-            bits, end = counting(g, x, False), counting(g, None, x in g.cut)
-            if bits is None or end is None:
-                return False
-            old = [f"{name}[{n * self.scope.held} + r]" for n in range(len(bits))]
-            each = zip(old, bits, end, strict=True)
-            self.give(name, [f"({was} | ({own})) & {last}" for was, own, last in each])
-        return True
-
-    def give(self, name: str, bits: Sequence[str]) -> None:
-        """Sets the words of each row."""
-        for n, text in enumerate(bits):
-            self.out.add(f"ROWS {name}[{n * self.scope.held} + r] = {text};")
 
     def is_block(self, k: int) -> str:
         """The test whether the word is of a block."""

@@ -33,6 +33,7 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         {"B": 1, "H": 4, "HK": 2, "M": 140, "N": 150, "D": 32, "E": 32},
         {"columns": 32},
     ),
+    ("chunks", "f16", {"B": 1, "H": 2, "M": 150, "N": 190, "D": 16, "E": 16}, {"columns": 32}),
     (
         "differential",
         "bf16",
