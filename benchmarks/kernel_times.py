@@ -59,7 +59,9 @@ def watch(launched: list[tuple[Any, tuple[int, int, int]]]) -> None:
 
     start = launch.Kernel.__call__
 
-    def call(kernel: launch.Kernel, blocks: int, table: int, stream: int) -> None:
+    def call(
+        kernel: launch.Kernel, blocks: int, table: int, stream: int, follows: bool = False
+    ) -> None:
         launched.append((kernel, (blocks, table, stream)))
         start(kernel, blocks, table, stream)
 

@@ -35,6 +35,7 @@ class Prepared:
 
     def __init__(self, device: int, library: str, steps: tuple[Step, ...], size: int) -> None:
         self.device, self.library, self.steps, self.size = device, library, steps, size
+        self._words = words.on(device)
         self._blocks: OrderedDict[tuple[int, ...], Block] = OrderedDict()
 
     def __call__(self, addresses: Sequence[int]) -> None:
@@ -49,12 +50,15 @@ class Prepared:
 
     def _launch(self, addresses: Sequence[int]) -> None:
         stream = launch.stream(self.library, self.device)
-        counters, captured = words.on(self.device).of(stream)
-        memory, scratch = _scratch(self.library, self.device, self.size)
+        counters, captured = self._words.of(stream)
+        size = self.size
+        memory, scratch = _scratch(self.library, self.device, size) if size else (None, 0)
         bases = (*addresses, scratch, counters)
         block = self._blocks.pop(bases, None) or self._filled(bases)
-        for n, (step, table) in enumerate(zip(self.steps, block.tables, strict=True)):
-            step.kernel(step.blocks, table, stream, n > 0)
+        follows = False
+        for step, table in zip(self.steps, block.tables, strict=True):
+            step.kernel(step.blocks, table, stream, follows)
+            follows = True
         self._blocks[bases] = block
         if captured:
             _captured[id(self)] = self
@@ -79,8 +83,6 @@ _memory: list[Any] = []
 
 def _scratch(library: str, device: int, size: int) -> tuple[Any, int]:
     """Memory for intermediate tensors, of the caller's library, and its address."""
-    if not size:
-        return None, 0
     try:
         if library == "torch":
             torch = importlib.import_module("torch")

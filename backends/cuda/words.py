@@ -32,12 +32,11 @@ class Words:
     def of(self, stream: int) -> tuple[int, bool]:
         """The address of a stream's words, and whether the stream is being captured."""
         capture = launch.capture(stream)
-        found = self._given.get((stream, capture))
-        if found is None:
-            found = self._given[stream, capture] = self._new(bool(capture))
-        return found, capture != 0
+        key = stream, capture
+        return self._given.get(key) or self._new(key), capture != 0
 
-    def _new(self, captured: bool) -> int:
+    def _new(self, key: tuple[int, int]) -> int:
+        captured = key[1] != 0
         if not captured and len(self._free) < RESERVE:
             self._grow()
         if not self._free:
@@ -45,7 +44,8 @@ class Words:
                 "target cuda: no counters are left for this CUDA graph; call a kernel of tilec once outside of any "
                 "capture, and capture again"
             )
-        return self._free.pop()
+        self._given[key] = out = self._free.pop()
+        return out
 
     def _grow(self) -> None:
         cupy = launch.cupy()

@@ -112,6 +112,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(
         launch, "cupy", lambda: SimpleNamespace(empty=memory, zeros=memory, cuda=cuda)
     )
+    monkeypatch.setattr(launch, "_runtime", lambda: runtime)
     monkeypatch.setattr(launch, "load", load)
     monkeypatch.setattr(words, "on", lambda number: machine_words)
     machine_words = words.Words()
