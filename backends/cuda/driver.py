@@ -50,18 +50,15 @@ def library() -> Any:
     return out
 
 
-class Refusal(RuntimeError):
-    """What the driver says of a launch that it refuses."""
-
-    def __init__(self, status: int) -> None:
-        known = library()
-        name, text = _told(known.cuGetErrorName, status), _told(known.cuGetErrorString, status)
-        super().__init__(f"{name}: {text}" if name else f"CUDA error {status}")
-        self.status = status
+def told(status: int) -> str:
+    """What the driver says of a status that is not 0."""
+    known = library()
+    name, text = _text(known.cuGetErrorName, status), _text(known.cuGetErrorString, status)
+    return f"{name}: {text}" if name else f"CUDA error {status}"
 
 
-def _told(tell: Any, status: int) -> str:
-    """What the driver tells of a status; nothing for one that it does not know."""
+def _text(tell: Any, status: int) -> str:
+    """Nothing for a status that the driver does not know."""
     place = ctypes.c_char_p()
     tell(status, ctypes.addressof(place))
     return (place.value or b"").decode()

@@ -9,18 +9,16 @@ import functools
 import importlib
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from tilec.backends.cuda import driver
 from tilec.errors import ResourceError, UnsupportedError
 
 MAX_DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"""
-STREAMS = 256
-"""How many different launches (blocks, stream) a kernel remembers the settings of."""
 
 
 @functools.cache
@@ -149,38 +147,21 @@ class Kernel:
     shared: int
     note: str = ""
     in_turn: bool = False
-    _settings: dict[tuple[int, int, bool], tuple[int, driver.Settings]] = field(
-        default_factory=dict[Any, Any], compare=False, repr=False
-    )
 
-    def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
-        """Launches it. `table`: the address of the addresses of its parameters. `follows`: the launch before it is one of
-        the same call, during which it may begin to start.
+    def launch(self, blocks: int, table: int, stream: int, follows: bool = False) -> Launch:
+        """A launch of it. `table`: the address of the addresses of its parameters. `follows`: the launch before it is one
+        of the same call, during which it may begin to start."""
+        early = follows and self.in_turn
+        settings = driver.settings(blocks, self.threads, self.shared, stream, early)
+        return Launch(self, settings, ctypes.byref(settings), int(self.function.ptr), table)
 
-        Raises ResourceError where the device refuses the launch, or says that an earlier kernel has failed.
-        """
-        recent.append(self.label)
-        key = blocks, stream, follows
-        settings = self._settings.get(key) or self._set(key)
-        start = driver.library().cuLaunchKernelEx
-        if status := start(settings[0], self.function.ptr, table, None):
-            raise self._failure(driver.Refusal(status), blocks)
-
-    def _set(self, key: tuple[int, int, bool]) -> tuple[int, driver.Settings]:
-        """How it is launched, and where that is written: once for each stream."""
-        blocks, stream, follows = key
-        made = driver.settings(blocks, self.threads, self.shared, stream, follows and self.in_turn)
-        if len(self._settings) >= STREAMS:
-            self._settings.clear()
-        self._settings[key] = out = ctypes.addressof(made), made
-        return out
-
-    def _failure(self, e: driver.Refusal, blocks: int) -> ResourceError:
-        if e.status in LATE:
-            return late(e)
+    def failure(self, status: int, blocks: int) -> ResourceError:
+        """The error for a launch that the driver refused, or at which it said that an earlier kernel has failed."""
+        if status in LATE:
+            return late(driver.told(status))
         return ResourceError(
-            f"target cuda: the launch of {self.label} failed ({e}): {blocks:,} blocks of {self.threads} threads, "
-            f"{self.shared:,} bytes of shared memory each"
+            f"target cuda: the launch of {self.label} failed ({driver.told(status)}): {blocks:,} blocks of {self.threads} "
+            f"threads, {self.shared:,} bytes of shared memory each"
         )
 
     @functools.cached_property
@@ -189,12 +170,34 @@ class Kernel:
         return f"{self.name} ({self.note})" if self.note else self.name
 
 
-def late(e: Exception) -> ResourceError:
+class Launch(NamedTuple):
+    """A launch, as the driver takes it: `place` is where the settings are."""
+
+    kernel: Kernel
+    settings: driver.Settings
+    place: Any
+    function: int
+    table: int
+
+
+def start(launches: Iterable[Launch]) -> None:
+    """Launches kernels one after the other.
+
+    Raises ResourceError where the device refuses a launch, or says that an earlier kernel has failed.
+    """
+    begin = driver.library().cuLaunchKernelEx
+    for kernel, settings, place, function, table in launches:
+        recent.append(kernel.label)
+        if status := begin(place, function, table, None):
+            raise kernel.failure(status, settings.grid[0])
+
+
+def late(said: str) -> ResourceError:
     """The error for a kernel that failed while it ran; which one, only the order of the launches tells."""
     last = list(dict.fromkeys(reversed(recent)))
     names = f"; tilec launched last: {', '.join(last)}" if last else ""
     return ResourceError(
-        f"target cuda: a kernel failed on the device ({e}){names}; with CUDA_LAUNCH_BLOCKING=1 the failing call raises"
+        f"target cuda: a kernel failed on the device ({said}){names}; with CUDA_LAUNCH_BLOCKING=1 the failing call raises"
     )
 
 

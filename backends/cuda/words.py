@@ -29,14 +29,14 @@ class Words:
         self._free: list[int] = []
         self._given: dict[tuple[int, int], int] = {}
 
-    def of(self, stream: int) -> tuple[int, bool]:
-        """The address of a stream's words, and whether the stream is being captured."""
-        capture = launch.capture(stream)
-        key = stream, capture
-        return self._given.get(key) or self._new(key), capture != 0
+    def of(self, stream: int, capture: int) -> int:
+        """The address of the words of a stream, or of a capture of it that is no 0."""
+        found = self._given.get((stream, capture))
+        if found is None:
+            found = self._given[stream, capture] = self._new(capture != 0)
+        return found
 
-    def _new(self, key: tuple[int, int]) -> int:
-        captured = key[1] != 0
+    def _new(self, captured: bool) -> int:
         if not captured and len(self._free) < RESERVE:
             self._grow()
         if not self._free:
@@ -44,8 +44,7 @@ class Words:
                 "target cuda: no counters are left for this CUDA graph; call a kernel of tilec once outside of any "
                 "capture, and capture again"
             )
-        self._given[key] = out = self._free.pop()
-        return out
+        return self._free.pop()
 
     def _grow(self) -> None:
         cupy = launch.cupy()

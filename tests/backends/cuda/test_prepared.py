@@ -53,7 +53,7 @@ def test_other_arrays_of_one_layout(device, text):
         right(kernel, arrays, kernel(*arrays))
     (plan,) = kernel._plans.values()
     (ready,) = plan.run.known.values()
-    assert len(ready._blocks) <= prepared.KEPT
+    assert len(ready._kept) <= prepared.KEPT
 
 
 def test_blocks_of_the_oldest_addresses_are_used_again(device, monkeypatch):
@@ -65,7 +65,7 @@ def test_blocks_of_the_oldest_addresses_are_used_again(device, monkeypatch):
         right(kernel, arrays, kernel(*arrays, out=out))
     (plan,) = kernel._plans.values()
     for ready in plan.run.known.values():
-        assert len(ready._blocks) == 2
+        assert len(ready._kept) == 2
 
 
 @pytest.mark.parametrize("text", [CAUSAL, TWICE])
@@ -109,35 +109,35 @@ def test_what_was_not_called_before_a_capture_cannot_be_captured(device):
 
 def test_words_belong_to_a_stream_or_to_a_capture(device):
     w = words.Words()
-    first, captured = w.of(1)
-    assert not captured
-    assert w.of(1) == (first, False)
-    other, _ = w.of(2)
-    device.capturing = {1: 100}
-    graph, captured = w.of(1)
-    assert captured
-    assert w.of(1) == (graph, True)
-    device.capturing = {1: 101}
-    again, _ = w.of(1)
-    device.capturing = {}
-    assert w.of(1) == (first, False)
-    assert len({first, other, graph, again}) == 4
-    assert all(abs(a - first) >= words.SLOT for a in (other, graph, again))
+    asked = [(1, 0), (2, 0), (1, 100), (1, 101)]
+    places = [w.of(*x) for x in asked]
+    assert [w.of(*x) for x in asked] == places
+    assert len(set(places)) == 4
+    assert all(abs(a - places[0]) >= words.SLOT for a in places[1:])
 
 
 def test_words_run_out_only_where_nothing_can_be_allocated(device):
     w = words.Words()
-    w.of(0)
+    w.of(0, 0)
     for n in range(1, words.SLOTS):
-        device.capturing = {0: n}
-        w.of(0)
-    device.capturing = {0: words.SLOTS}
+        w.of(0, n)
     with pytest.raises(ResourceError, match="once outside of any"):
-        w.of(0)
-    device.capturing = {}
-    w.of(1)
-    device.capturing = {0: words.SLOTS}
-    w.of(0)
+        w.of(0, words.SLOTS)
+    w.of(1, 0)
+    w.of(0, words.SLOTS)
+
+
+def test_streams_have_launches_of_their_own(device, monkeypatch):
+    monkeypatch.setattr(prepared, "KEPT", 1)
+    kernel = tilec.compile(CAUSAL, target="cuda")
+    arrays, streams = there(kernel, 1), []
+    begin = device.cuLaunchKernelEx
+    monkeypatch.setattr(
+        device, "cuLaunchKernelEx", lambda s, *a: streams.append(s._obj.stream) or begin(s, *a)
+    )
+    for device.stream in (3, 4, 4, 3):
+        right(kernel, arrays, kernel(*arrays))
+    assert streams == [3, 4, 4, 3]
 
 
 def test_no_array_of_the_user_is_kept(device):
@@ -164,7 +164,7 @@ class Driver:
     def cuLaunchKernelEx(self, settings, function, table, extra) -> int:
         assert function == Function.ptr
         assert extra is None
-        s = driver.Settings.from_address(settings)
+        s = settings._obj
         assert list(s.grid)[1:] == list(s.block)[1:] == [1, 1]
         self.begun.append((s.grid[0], s.count == 1 and bool(s.attributes), s.stream or 0))
         return self.status if len(self.begun) > 1 else 0
@@ -193,23 +193,25 @@ def test_failures_name_kernels_and_schedules(monkeypatch, status, text):
     library = Driver(status)
     monkeypatch.setattr(driver, "library", lambda: library)
     launch.recent.clear()
-    launch.Kernel(Function, "one", 64, 0)(1, 0, 0)
+    one, two = (
+        launch.Kernel(Function, "one", 64, 0),
+        launch.Kernel(Function, "two", 128, 1024, "schedule x=2"),
+    )
     with pytest.raises(ResourceError, match=text):
-        launch.Kernel(Function, "two", 128, 1024, "schedule x=2")(3, 0, 0)
+        launch.start([one.launch(1, 0, 0), two.launch(3, 0, 0)])
 
 
 def test_a_kernel_that_waits_may_begin_before_the_one_before_it_is_done(monkeypatch):
     library = Driver()
     monkeypatch.setattr(driver, "library", lambda: library)
-    monkeypatch.setattr(launch, "STREAMS", 2)
     one, old = (
         launch.Kernel(Function, "one", 64, 0, in_turn=True),
         launch.Kernel(Function, "old", 64, 0),
     )
     asked = ((one, 2, 7, False), (one, 3, 7, True), (old, 4, 7, True), (one, 3, 8, True))
+    launches = [k.launch(blocks, 0, stream, follows) for k, blocks, stream, follows in asked]
     for _ in range(2):
-        for kernel, blocks, stream, follows in asked:
-            kernel(blocks, 0, stream, follows)
+        launch.start(launches)
     assert library.begun == [(2, False, 7), (3, True, 7), (4, False, 7), (3, True, 8)] * 2
 
 
