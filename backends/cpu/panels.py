@@ -78,7 +78,7 @@ class Panels:
             axis = rows.axis(op)
             if axis is not None:
                 self.rows(
-                    stage, panel, rows.condition(op, axis), lambda: rows.load(op, axis, tile, point)
+                    stage, point, rows.condition(op, axis), lambda: rows.load(op, axis, tile, point)
                 )
                 return
         if calm and not stage.kept and len(stage.stores) == 1:
@@ -87,18 +87,20 @@ class Panels:
             if axis is not None:
                 self.rows(
                     stage,
-                    panel,
+                    point,
                     rows.condition(store, axis),
                     lambda: rows.store(store, axis, point),
                 )
                 return
         self.nests.emit(stage, panel)
 
-    def rows(self, stage: Stage, panel: Any, condition: Any, body: Callable[[], None]) -> None:
+    def rows(self, stage: Stage, p: Point, condition: Any, body: Callable[[], None]) -> None:
         def fast() -> None:
             with self.ev.scope():
+                self.nests.prepare(stage, p)
                 body()
 
+        panel = p.at[self.lane] if self.lane else None
         self.e.branch(condition, fast, lambda: self.nests.emit(stage, panel), name="rows")
 
     @contextmanager
