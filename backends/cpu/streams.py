@@ -28,11 +28,13 @@ SUMS = 8
 """Factors that are held in registers, or sums that are added to in turn."""
 NEAR = 4
 """Rows in memory that are read side by side at most: with more, memory is no longer read in order."""
+FAR = 4
+"""Stretches of rows that are read side by side where memory is what takes the time: a power of two."""
 UNROLL = 16
 """Vectors of a row up to which its loop is unrolled; longer rows are read in stretches of as many."""
-AHEAD = 2 << 10, 3 << 10, 4 << 10
-"""Bytes by which a stream is asked for before it is read, where arithmetic keeps the processor from looking ahead: for one
-row of a tile, for several at once, and for several in turns, which share the asking."""
+AHEAD = 3 << 10, 4 << 10
+"""Bytes by which a stream is asked for before it is read, where arithmetic keeps the processor from looking ahead: for rows
+of a tile that are taken at once, and for those taken in turns, which share the asking."""
 LINE = 64
 """Bytes of a cache line."""
 
@@ -203,17 +205,12 @@ class Streams:
 
     # ---- before it is read
 
-    def ahead(self, s: Stream, p: Point, row: Any, turns: int) -> None:
-        """Asks for the row that is read some time after this one.
-
-        What is read as it is, for a single row, the processor looks ahead for by itself. `turns`: how often a row is
-        read, for several rows of the tile each time; 0: once, for one.
-        """
+    def ahead(self, s: Stream, p: Point, row: Any, distance: int) -> None:
+        """Asks for the row that lies so many bytes after this one."""
         for load in self.consecutive(s):
-            narrow = BYTES[storage.MEMORY[self.ev.memory.dtype_of(load.tensor)]] < 4
-            known = load.result.name in self.ev.consecutive and self.settled(load, {*p.at, s.rows})
-            if known and (narrow or turns):
-                rows = -(-AHEAD[min(turns, 2)] // self.size(load))
+            known = load.result.name in self.ev.consecutive
+            if known and self.settled(load, {*p.at, s.rows}):
+                rows = -(-distance // self.size(load))
                 with self.ev.scope():
                     self.ask(s, load, p, self.e.add(row, rows))
 
@@ -227,8 +224,15 @@ class Streams:
 
     def size(self, load: Load) -> int:
         """The bytes of a row."""
-        count = self.ev.window(str(load.index[-1])).count
-        return max(1, count * BYTES[storage.MEMORY[self.ev.memory.dtype_of(load.tensor)]])
+        return max(1, self.ev.window(str(load.index[-1])).count * self.element(load))
+
+    def element(self, load: Load) -> int:
+        """The bytes of an element."""
+        return BYTES[storage.MEMORY[self.ev.memory.dtype_of(load.tensor)]]
+
+    def narrow(self, s: Stream) -> bool:
+        """Whether elements are narrower than what is computed with."""
+        return any(self.element(x) < 4 for x in self.consecutive(s))
 
 
 class _Form:
@@ -245,6 +249,9 @@ class _Form:
         count = self.ev.window(few).count if few else 1
         self.rows = count if isinstance(count, int) else None
         """The rows of the tile; None: some."""
+        most = TOGETHER // 2 if streams.narrow(s) else TOGETHER
+        self.far = FAR if self.rows is not None and self.rows <= most else 1
+        """How many stretches of rows in memory are read side by side. 1: arithmetic takes the time."""
 
     def each_few(self, p: Point, most: int, body: Callable[[list[Point], int], None]) -> None:
         """The rows of the tile, as many at a time as are worth it. The body is told which turn it is."""
@@ -266,11 +273,14 @@ class _Form:
             run([p.on(axis, n) for n in range(first, last)], turn)
 
     def ahead(self, p: Point, rows: Sequence[Any], turn: int, most: int) -> None:
-        """Asks for what follows some rows in memory: for a share of it in each turn, since a processor waits for a few
-        lines at a time only, and would for none of them in the other turns."""
+        """Asks for what follows some rows in memory, where the processor does not see so far by itself: for a share of it
+        in each turn, since a processor waits for a few lines at a time only, and would for none of them in the other turns.
+        """
+        if self.far > 1:
+            return
         turns = -(-(self.rows or 1) // most)
         for row in rows[turn::turns]:
-            self.streams.ahead(self.s, p, row, 0 if self.rows == 1 else turns)
+            self.streams.ahead(self.s, p, row, AHEAD[min(turns, len(AHEAD)) - 1])
 
     def start(self, p: Point) -> Any:
         """What a vector of sums starts from."""
@@ -281,30 +291,67 @@ class _Form:
         return self.e.like(self.e.convert(init.parts[0], self.of), zero)
 
 
+@dataclass(frozen=True)
+class _Group:
+    """As many rows in memory as a vector has lanes, of stretches that lie `each` rows apart, from `first` on; sums before
+    they are added up across lanes are `partial`."""
+
+    first: Any
+    each: Any
+    partial: Any
+
+
 class _Dots(_Form):
     """Lanes are contracted: as many sums as a vector has lanes are added up across them together."""
 
     def all(self, p: Point) -> None:
         """All rows in memory, for all rows of the tile."""
-        e, size = self.e, self.e.lanes * self.e.lanes
-        partial = e.allocate(self.of, TOGETHER * size)
+        e, window = self.e, self.ev.window(self.s.rows)
+        count, size = window.count, self.far * e.lanes
+        if window.extent % size:
+            self.far, size = 1, e.lanes
+        known = isinstance(count, int)
+        whole = -(-count // size) * size if known else e.and_(e.add(count, size - 1), -size)
+        each = whole // self.far if known else e.lshr(whole, self.far.bit_length() - 1)
+        partial = e.allocate(self.of, self.far * TOGETHER * e.lanes * e.lanes)
 
         def group(first: Any, _: list[Any]) -> None:
             def few(points: list[Point], turn: int) -> None:
-                step = 1 if len(points) == 1 else 2
-
-                def some(r: Any, _: list[Any]) -> None:
-                    place = e.at(partial, e.mul(r, e.lanes), BYTES[self.of])
-                    self.some(points, e.add(first, r), step, place, turn)
-
-                e.loop(0, e.lanes, step, [], some, name=self.s.rows)
-                for n, q in enumerate(points):
-                    self.across(q.on(self.s.rows, first), e.at(partial, n * size, BYTES[self.of]))
+                self.group(points, _Group(first, each, partial), turn)
 
             with self.ev.scope():
                 self.each_few(p, TOGETHER, few)
 
-        e.loop(0, self.ev.window(self.s.rows).count, e.lanes, [], group, name=self.s.rows)
+        e.loop(0, each, e.lanes, [], group, name=self.s.rows)
+
+    def group(self, points: list[Point], g: _Group, turn: int) -> None:
+        """As many rows in memory as a vector has lanes, of each stretch."""
+        e, name = self.e, self.s.rows
+        side = self.far if len(points) == 1 else min(self.far, 2)
+        near = 2 // side if len(points) > 1 else 1
+
+        def some(n: Any, r: Any) -> None:
+            at = [(e.add(n, k), e.add(r, i)) for k in range(side) for i in range(near)]
+            rows = [e.add(e.add(g.first, e.mul(k, g.each)), i) for k, i in at]
+            self.some(points, rows, [self.place(g, k, 0, i) for k, i in at], turn)
+
+        def row(r: Any, _: list[Any]) -> None:
+            e.loop(0, self.far, side, [], lambda n, _: some(n, r), name=name)
+
+        def sums(n: Any, _: list[Any]) -> None:
+            with self.ev.scope():
+                first = e.add(g.first, e.mul(n, g.each))
+                for k, q in enumerate(points):
+                    self.across(q.on(name, first), self.place(g, n, k, 0))
+
+        e.loop(0, e.lanes, near, [], row, name=name)
+        e.loop(0, self.far, 1, [], sums, name=name)
+
+    def place(self, g: _Group, stretch: Any, point: int, row: Any) -> Any:
+        """Where the sums of a row in memory and one of the tile are kept, lane by lane."""
+        e = self.e
+        n = e.add(e.mul(stretch, TOGETHER * e.lanes), e.add(row, point * e.lanes))
+        return e.at(g.partial, e.mul(n, e.lanes), BYTES[self.of])
 
     def across(self, p: Point, partial: Any) -> None:
         """Sums of lanes, written as a vector along the rows in memory."""
@@ -313,24 +360,23 @@ class _Dots(_Form):
         where = Point(p.at, self.s.rows)
         self.ev.write_tile(self.tile, where, Val((e.add(self.start(where), e.sums(own)),)))
 
-    def some(self, points: list[Point], first: Any, step: int, partial: Any, turn: int) -> None:
+    def some(self, points: list[Point], rows: list[Any], sums: list[Any], turn: int) -> None:
         """The products of some rows in memory and some of the tile, summed lane by lane; past the last row, it is taken
         once more."""
         e, ev, s = self.e, self.ev, self.s
         last = e.add(ev.window(s.rows).count, -1)
         with ev.scope():
             at: list[Point] = []
-            for n in range(step):
-                row = e.min(e.add(first, n), last)
-                at += [p.on(s.rows, row) for p in points]
+            for row in rows:
+                own = e.min(row, last)
+                at += [p.on(s.rows, own) for p in points]
                 self.streams.hoist(s, at[-len(points)])
-            self.ahead(points[0], [e.add(first, n) for n in range(step)], turn, TOGETHER)
+            self.ahead(points[0], rows, turn, TOGETHER)
             zero = constant(self.of, 0.0, e.lanes)
             totals = self.streams.along(s, functools.partial(self.step, at), [zero] * len(at))
-        size = e.lanes * e.lanes
         for n, total in enumerate(totals):
             r, q = divmod(n, len(points))
-            e.write(total, partial, q * size + r * e.lanes)
+            e.write(total, sums[r], q * e.lanes * e.lanes)
 
     def step(self, at: list[Point], k: Any, totals: list[Any]) -> list[Any]:
         """The sums with the products of one more vector of each row."""
@@ -358,8 +404,20 @@ class _Sums(_Form):
         step = min(NEAR, SUMS // together)
         count = self.ev.window(s.rows).count
         whole = count // step * step if isinstance(count, int) else e.and_(count, -step)
-        e.loop(0, whole, step, [], lambda i, _: self.some(p, i, step, together), name=s.rows)
-        e.loop(whole, count, 1, [], lambda i, _: self.some(p, i, 1, together), name=s.rows)
+
+        each: Any = 1
+        if self.far > 1:
+            known = isinstance(whole, int)
+            each = whole // step if known else e.lshr(whole, step.bit_length() - 1)
+
+        def some(i: Any, _: list[Any]) -> None:
+            self.some(p, [e.add(i, e.mul(each, n)) for n in range(step)], together)
+
+        if self.far > 1:
+            e.loop(0, each, 1, [], some, name=s.rows)
+        else:
+            e.loop(0, whole, step, [], some, name=s.rows)
+        e.loop(whole, count, 1, [], lambda i, _: self.some(p, [i], together), name=s.rows)
 
     def first(self, points: list[Point], _: int) -> None:
         """Sets the tile to what sums start from."""
@@ -372,11 +430,10 @@ class _Sums(_Form):
 
         self.streams.along(self.s, step, [])
 
-    def some(self, p: Point, first: Any, step: int, together: int) -> None:
+    def some(self, p: Point, rows: list[Any], together: int) -> None:
         """Some rows in memory, for all rows of the tile."""
-        e, s = self.e, self.s
+        s = self.s
         with self.ev.scope():
-            rows = [e.add(first, n) for n in range(step)]
             for r in rows:
                 self.streams.hoist(s, p.on(s.rows, r))
             if self.rows is None:
