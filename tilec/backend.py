@@ -304,7 +304,8 @@ def source(kernel: Kernel, form: str, placed: bool = False, processor: str | Non
 
     if processor is not None and processor not in jit.PROCESSORS:
         raise ArgumentError(
-            f"processor is {processor!r}, expected one of {', '.join(jit.PROCESSORS)}; without one the code is for this machine"
+            f"processor is {processor!r}, expected one of {', '.join(jit.PROCESSORS)}; "
+            "without one the code is for this machine"
         )
     machine = jit.PROCESSORS[processor] if processor else jit.host()
     text = lower(kernel, machine, placed=placed).text

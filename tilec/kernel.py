@@ -455,7 +455,7 @@ class Kernel:
             )
         if processor is not None:
             raise UnsupportedError(
-                f"processor={processor!r} goes with {' and '.join(backend.CPU_FORMS)}; code of the kind {target} is for a GPU"
+                f"processor={processor!r} goes with {' and '.join(backend.CPU_FORMS)}; {target} is code for a GPU"
             )
         from tilec.backends.cuda import target as cuda
 

@@ -3,6 +3,10 @@
 The vector operand has the vector axis in consecutive lanes, the other one is read element by element. Neither is packed:
 tiles in scratch have constant strides, so all rows are reached from one address. A tile of `rows` × `vectors`
 accumulators, `vectors` operands and one broadcast must fit the registers.
+
+`Nests.product` says which contractions these are: those of two tiles of f32 or of f64. Processors that multiply 16-bit elements
+(AVX512-BF16, AMX; `Machine.has` tells) would have a class like `Product` beside it, chosen there, for tiles that are kept as
+bf16; today all 16-bit elements are f32 in scratch.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ def vectors_of(kind: Kind) -> int:
 
 
 def unroll_for(machine: Machine) -> int:
-    """Steps of the summed axis per iteration. Where products take registers of their own, those of a second step have none."""
+    """Steps of the summed axis per iteration: one where products take registers of their own, for want of more."""
     return 2 if machine.fma else 1
 
 
@@ -119,9 +123,7 @@ class Product:
                 out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
             return out
 
-        for start, stop, unroll in _stretches(
-            e, window.begin, window.count, unroll_for(e.machine)
-        ):
+        for start, stop, unroll in _stretches(e, window.begin, window.count, unroll_for(e.machine)):
             flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
         return flat
 

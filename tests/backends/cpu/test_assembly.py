@@ -5,7 +5,6 @@ No such processor need be there: the assembly is read. Widths that this machine 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -93,13 +92,12 @@ class Avx512(Neon):
 
 
 @pytest.fixture(params=[Sse, Neon, Avx512])
-def another(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def another(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     here = jit.host()
     machine = request.param(here.triple, here.cpu, here.features)
     monkeypatch.setattr(jit, "host", lambda: machine)
     # objects of their own in the cache
     monkeypatch.setattr(jit, "generator", lambda: request.param.__name__)
-    yield
 
 
 @pytest.mark.usefixtures("another")
