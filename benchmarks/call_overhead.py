@@ -34,19 +34,24 @@ LIMIT = {"cpu": 15.0, "cuda": 25.0}
 """What a call may cost, in microseconds."""
 
 
-def overhead(run: Callable[[], Any], wait: Callable[[], None] = lambda: None) -> float:
-    """Microseconds per call: the median of batches, between which the device catches up."""
-    for _ in range(CALLS):
-        run()
-    wait()
-    times: list[float] = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
+Calls = dict[str, Callable[[], Any]]
+
+
+def overheads(calls: Calls, wait: Callable[[], None] = lambda: None) -> dict[str, float]:
+    """Microseconds per call: medians of batches, of each kind of call in turn; between them the device catches up."""
+    times: dict[str, list[float]] = {what: [] for what in calls}
+    for run in calls.values():
         for _ in range(CALLS):
             run()
-        times.append((time.perf_counter() - start) / CALLS * 1e6)
-        wait()
-    return statistics.median(times)
+    wait()
+    for _ in range(ROUNDS):
+        for what, run in calls.items():
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                run()
+            times[what].append((time.perf_counter() - start) / CALLS * 1e6)
+            wait()
+    return {what: statistics.median(t) for what, t in times.items()}
 
 
 def line(where: str, what: str, us: float) -> dict[str, Any]:
@@ -64,11 +69,15 @@ def on_cpu() -> Iterator[dict[str, Any]]:
     n = [x.numpy() for x in t]
     out = torch.empty(1, 1, 1, 16)
     there = out.numpy()
-    yield line("cpu", "tilec, NumPy", overhead(lambda: kernel(*n)))
-    yield line("cpu", "tilec, NumPy, out=", overhead(lambda: kernel(*n, out=there)))
-    yield line("cpu", "tilec, PyTorch", overhead(lambda: kernel(*t)))
-    yield line("cpu", "tilec, PyTorch, out=", overhead(lambda: kernel(*t, out=out)))
-    yield line("cpu", "PyTorch SDPA", overhead(lambda: F.scaled_dot_product_attention(*t)))
+    calls: Calls = {
+        "tilec, NumPy": lambda: kernel(*n),
+        "tilec, NumPy, out=": lambda: kernel(*n, out=there),
+        "tilec, PyTorch": lambda: kernel(*t),
+        "tilec, PyTorch, out=": lambda: kernel(*t, out=out),
+        "PyTorch SDPA": lambda: F.scaled_dot_product_attention(*t),
+    }
+    for what, us in overheads(calls).items():
+        yield line("cpu", what, us)
 
 
 # ---- on a GPU
@@ -112,15 +121,17 @@ def on_gpu() -> Iterator[dict[str, Any]]:
         turn[0] = (turn[0] + 1) % 3000
         return kernel(moving[:, :, turn[0] : turn[0] + 128], *sets[0][1:])
 
-    sdpa = F.scaled_dot_product_attention
-    yield line("cuda", "tilec, same tensors", overhead(lambda: kernel(*sets[0]), wait))
-    yield line(
-        "cuda", "tilec, same tensors, out=", overhead(lambda: kernel(*sets[0], out=out), wait)
-    )
-    yield line("cuda", "tilec, eight sets in turn", overhead(lambda: kernel(*next_set()), wait))
-    yield line("cuda", "tilec, ever new addresses", overhead(sliced, wait))
-    yield line("cuda", "PyTorch SDPA", overhead(lambda: sdpa(*sets[0], is_causal=True), wait))
-    yield line("cuda", "torch.empty", overhead(lambda: torch.empty_like(out), wait))
+    calls: Calls = {
+        "tilec, same tensors": lambda: kernel(*sets[0]),
+        "tilec, same tensors, out=": lambda: kernel(*sets[0], out=out),
+        "tilec, eight sets in turn": lambda: kernel(*next_set()),
+        "tilec, ever new addresses": sliced,
+        "PyTorch SDPA": lambda: F.scaled_dot_product_attention(*sets[0], is_causal=True),
+        "torch.empty_like": lambda: torch.empty_like(out),
+        **pieces(kernel, sets[0], out),
+    }
+    for what, us in overheads(calls, wait).items():
+        yield line("cuda", what, us)
     lengths = iter(range(1, 100000))
     keys = tensors(3, n=ROUNDS * CALLS + CALLS + 1)
 
@@ -128,7 +139,21 @@ def on_gpu() -> Iterator[dict[str, Any]]:
         n = next(lengths)
         return kernel(keys[0], keys[1][:, :, :n], keys[2][:, :, :n])
 
-    yield {"device": "cuda", "what": "a new length", "us": overhead(longer, wait)}
+    yield {"device": "cuda", "what": "a new length", "us": overheads({"": longer}, wait)[""]}
+
+
+def pieces(kernel: Any, arrays: list[Any], out: Any) -> Calls:
+    """What a call that comes again is made of."""
+    kernel(*arrays)
+    repeats = kernel._repeats
+    look = repeats.look(arrays, {}, None)
+    ready = repeats.find(look)
+    addresses = [*look[1], out.data_ptr()]
+    return {
+        "  of this: the look": lambda: repeats.find(repeats.look(arrays, {}, None)),
+        "  of this: its output": ready.make[0],
+        "  of this: the launches": lambda: ready.launch(addresses),
+    }
 
 
 def checks() -> Iterator[tuple[str, bool]]:

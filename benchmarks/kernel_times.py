@@ -53,17 +53,17 @@ def stamped(text: str) -> str:
     return f"{head}{DEFINED}{entry}{rest[: -len(end)]}    STAMP(128, 3, nanoseconds())\n{end}"
 
 
-def watch(launched: list[tuple[Any, tuple[int, int, int]]]) -> None:
+def watch(launched: list[Any]) -> None:
     """Keeps each launch from here on in a list."""
     from tilec.backends.cuda import launch
 
-    start = launch.Kernel.__call__
+    start = launch.start
 
-    def call(kernel: launch.Kernel, blocks: int, table: int, stream: int) -> None:
-        launched.append((kernel, (blocks, table, stream)))
-        start(kernel, blocks, table, stream)
+    def noting(launches: Sequence[launch.Launch]) -> None:
+        launched.extend(launches)
+        start(launches)
 
-    launch.Kernel.__call__ = call  # type: ignore[method-assign]
+    launch.start = noting
 
 
 def with_stamps() -> None:
@@ -92,13 +92,14 @@ def call_of(p: problem.Problem, fields: str) -> Callable[[], Any]:
 
 def kernels(run: Callable[[], Any], launched: list[Any]) -> list[tuple[str, float]]:
     """The kernels of a call, and the median time of each in µs when it is launched alone."""
+    from tilec.backends.cuda import launch
+
     launched.clear()
     run()
-    steps = list(launched)
     out: list[tuple[str, float]] = []
-    for kernel, args in steps:
-        times = timing.burst(lambda kernel=kernel, args=args: kernel(*args))
-        out.append((kernel.name, 1e3 * sorted(times)[len(times) // 2]))
+    for one in list(launched):
+        times = timing.burst(lambda one=one: launch.start([one]))
+        out.append((one.kernel.name, 1e3 * sorted(times)[len(times) // 2]))
     return out
 
 
@@ -110,7 +111,7 @@ def blocks(run: Callable[[], Any], launched: list[Any]) -> list[list[int]]:
         launched.clear()
         run()
         torch.cuda.synchronize()
-    kernel, (count, _, _) = launched[0]
+    kernel, count = launched[0].kernel, launched[0].settings.grid[0]
     size = 8 * STAMPS * min(count, MOST)
     words = (ctypes.c_uint64 * (size // 8))()
     address = kernel.function.module.get_global_var("stamps")

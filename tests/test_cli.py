@@ -343,7 +343,38 @@ def test_bench_says_where_times_are_uneven(tile, monkeypatch):
     monkeypatch.syspath_prepend(".")
     _, out, _ = tile("bench", "causal.tile", "--seconds", "0", "--peer", "jumps:run", "--only", "j")
     assert "uneven times" in out
+    assert "the ratios are those of the best runs" in out
     assert out.rstrip().endswith("jumps:run")
+
+
+def test_bench_gives_all_their_turns_to_the_end(monkeypatch):
+    from tilec.cli import bench
+
+    order: list[str] = []
+
+    def runner(name: str, seconds: float) -> bench.Runner:
+        return bench.Runner(name, lambda: order.append(name) or seconds)
+
+    quick, slow = runner("quick", 0.01), runner("slow", 0.04)
+    bench._time([quick, slow], 2.0, lambda run: run())
+    assert (len(quick.times), len(slow.times)) == (200, 51)
+    half = len(order) // 2
+    assert abs(order[:half].count("quick") - order[half:].count("quick")) < 10
+    assert not quick.uneven
+    quick.times = [1.0, 3.0, 3.0]
+    assert quick.uneven
+    assert (quick.time("best"), quick.time("median")) == (1.0, 3.0)
+
+
+def test_commands_take_the_gpu_that_answers(tile, monkeypatch):
+    from tilec.backends.cuda import launch
+    from tilec.cli import options
+
+    assert options.load("causal.tile").target == "cpu"
+    monkeypatch.setattr(launch, "available", lambda: True)
+    assert options.load("causal.tile").target == "cuda"
+    assert options.load("causal.tile", "cpu").target == "cpu"
+    assert "target datalayout" in tile("emit", "causal.tile", "--to", "llvm")[1]
 
 
 def test_ir_writes_a_page_and_a_graph(tile):
@@ -409,7 +440,7 @@ def test_wrong_usage_is_status_2(tile, argv):
         (["ir", "causal.tile", "--dot", "--after", "fus"], ["fus", "did you mean fuse?"]),
         (
             ["emit", "causal.tile", "--to", "cuda", "--schedule", "emitter=x"],
-            ["schedule", "target"],
+            ["emitter is 'x'", "hopper"],
         ),
         (["traffic", "causal.tile", "--target", "reference"], ["no ceilings", "cpu, cuda"]),
         (["emit", "causal.tile", "--to", "llvm", "--target", "reference"], ["no code", "cpu"]),
@@ -434,6 +465,15 @@ def test_a_mistake_in_the_program_is_shown_with_its_place(tile):
     status, out, err = tile("run", "bad.tile")
     assert (status, out) == (1, "")
     assert err.startswith("bad.tile:2:")
+
+
+def test_code_asks_for_the_sizes_it_needs(tile):
+    Path("open.tile").write_text(
+        "kernel f(X[N, D], Y[M, D]) -> Z[i, j]:\n    Z = sum[d](X[i, d] * Y[j, d])\n"
+    )
+    status, _, err = tile("emit", "open.tile", "--to", "cuda", "--target", "cuda:sm_80")
+    assert status == 1
+    assert "no size is known for N, D, M" in err
 
 
 def test_ctrl_c_while_the_commands_are_loaded(tile, monkeypatch):
@@ -481,7 +521,7 @@ def test_cache(tile):
     listed = json.loads(out)
     assert len(listed["objects"]) >= 1
     assert tile("cache", "verify")[0] == 0
-    damaged = next(Path(listed["path"]).glob("*.o"))
+    damaged = Path(listed["path"], next(iter(listed["objects"])))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     status, out, _ = tile("cache", "verify")
     assert (status, "1 damaged" in out) == (1, True)

@@ -57,6 +57,13 @@ def test_flash_attention_refuses_what_it_has_not(formula):
         peers._Flash4(formula, q, k, v)()
 
 
+def test_flash_attention_that_is_missing_says_how_to_get_it(monkeypatch):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    monkeypatch.setitem(sys.modules, "flash_attn", None)
+    with pytest.raises(ValueError, match="pip install flash-attn-4"):
+        peers._Flash4(Formula(), *(torch.zeros(1, 1, 4, 8) for _ in range(3)))()
+
+
 def test_some_heads_stand_for_all(monkeypatch):
     rng = np.random.default_rng(1)
     arrays = {

@@ -233,6 +233,13 @@ def see(name: str, x: Any, target: str) -> Array:
     return gpu.view(name, x) if on_gpu(target) else view(name, x)
 
 
+def default_target() -> str:
+    """The target of a command that names none."""
+    from tilec.backends.cuda import launch
+
+    return "cuda" if launch.available() else "cpu"
+
+
 def target_of(devices: Mapping[str, str]) -> str:
     """The target for arrays that live on these devices (by argument): the device's own."""
     for name, device in devices.items():

@@ -39,10 +39,26 @@ class Entry:
         return Entry(rest[end:], rest[8:end].decode())
 
 
+SUFFIXES = {"cpu": ".o", "cuda": ".cubin"}
+"""Of the files of each kind of entry."""
+
+
+def root() -> Path:
+    """Where all that is kept lies: in `$TILEC_CACHE_DIR`, or in `~/.cache/tilec`."""
+    chosen = os.environ.get("TILEC_CACHE_DIR")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "tilec"
+
+
 def directory(kind: str) -> Path:
-    """Where the entries of a kind (`cpu`, `cuda`) are kept: in `$TILEC_CACHE_DIR`, or in `~/.cache/tilec`."""
-    root = os.environ.get("TILEC_CACHE_DIR")
-    return (Path(root) if root else Path.home() / ".cache" / "tilec") / kind
+    """Where the entries of a kind (`cpu`, `cuda`) are kept."""
+    return root() / kind
+
+
+def objects() -> list[Path]:
+    """The files of all entries."""
+    folders = ((directory(kind), suffix) for kind, suffix in SUFFIXES.items())
+    found = (p for folder, suffix in folders for p in sorted(folder.glob(f"*{suffix}")))
+    return [p for p in found if p.is_file()]
 
 
 def key(*parts: object) -> str:

@@ -152,6 +152,11 @@ def path(machine: str) -> Path:
     return cache.directory("ceilings") / f"{cache.key(FORMAT, machine)[:16]}.json"
 
 
+def kept() -> dict[Path, Ceilings | None]:
+    """The files of figures, and what they say; None where a file is not one that tilec wrote."""
+    return {p: read(p) for p in sorted(cache.directory("ceilings").glob("*.json"))}
+
+
 def read(file: Path) -> Ceilings | None:
     """The figures of a file; None where there is none, or it is not one that tilec wrote."""
     try:

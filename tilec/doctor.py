@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilec import cache
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -136,28 +138,15 @@ def _loads(library: str) -> bool:
 
 
 def _caches() -> Iterator[Finding]:
-    from tilec.backends.cpu import jit
-
-    path = jit.cache_directory()
-    count, size = measure(path)
+    path = cache.root()
+    sizes = [p.stat().st_size for p in cache.objects()]
     writable = _writable(path)
     remedy = None if writable else "set TILEC_CACHE_DIR to a folder that can be written"
-    yield Finding("object cache", f"{path}: {count} objects, {size:,} bytes", writable, remedy)
+    found = f"{path}: {len(sizes)} objects, {sum(sizes):,} bytes"
+    yield Finding("object cache", found, writable, remedy)
 
 
 def _writable(path: Path) -> bool:
     """Whether a folder can be written, or made."""
     there = next((p for p in (path, *path.parents) if p.exists()), None)
     return there is not None and there.is_dir() and os.access(there, os.W_OK)
-
-
-def measure(path: Path) -> tuple[int, int]:
-    """How many objects a cache folder holds, and their bytes."""
-    sizes = [p.stat().st_size for p in objects(path)]
-    return len(sizes), sum(sizes)
-
-
-def objects(path: Path) -> list[Path]:
-    """The entries of a cache folder."""
-    found = sorted(path.glob("*.o")) if path.is_dir() else []
-    return [p for p in found if p.is_file()]

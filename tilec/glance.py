@@ -40,7 +40,7 @@ def _torch(x: Any) -> Glance | None:
         address = x.data_ptr()
         if not address or x.is_neg() or (x.requires_grad and _records()):
             return None
-        return (x.dtype, tuple(x.shape), x.stride(), address & 15, x.device), address
+        return (x.dtype, x.shape, x.stride(), address & 15, x.device), address
     except RuntimeError:  # not strided, nested, or inside vmap or grad
         return None
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -64,8 +63,7 @@ def allocator(library: str, device: int, shape: Sequence[int], dtype: DType) -> 
     size = tuple(shape)
     if library == "torch":
         torch = importlib.import_module("torch")
-        kind, place = getattr(torch, NUMPY_NAMES[dtype]), torch.device("cuda", device)
-        return functools.partial(torch.empty, size, dtype=kind, device=place)
+        return arrays.torch_maker(shape, dtype, torch.device("cuda", device))
     from tilec.backends.cuda import launch
 
     c, kind = _cupy(), arrays.numpy_dtype(dtype)

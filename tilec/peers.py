@@ -162,7 +162,10 @@ class _Flash4:
             more["softmax_scale"] = float(f.scale)
         if f.cap is not None:
             more["softcap"] = float(f.cap)
-        call = _module("flash_attn.cute").flash_attn_func
+        try:
+            call = _module("flash_attn.cute").flash_attn_func
+        except ModuleNotFoundError as e:
+            raise ValueError(f"{e}; `pip install flash-attn-4` installs it") from e
         q, k, v = (x.transpose(1, 2).contiguous() for x in (self.q, self.k, self.v))
 
         def run() -> Any:

@@ -4,9 +4,9 @@ The vector operand has the vector axis in consecutive lanes, the other one is re
 tiles in scratch have constant strides, so all rows are reached from one address. A tile of `rows` × `vectors`
 accumulators, `vectors` operands and one broadcast must fit the registers.
 
-`Nests.product` says which contractions these are: those of two tiles of f32 or of f64. Processors that multiply 16-bit elements
-(AVX512-BF16, AMX; `Machine.has` tells) would have a class like `Product` beside it, chosen there, for tiles that are kept as
-bf16; today all 16-bit elements are f32 in scratch.
+`Nests.product` says which contractions these are: those of two tiles of f32 or of f64. Processors that multiply bf16
+(AVX512-BF16, AMX; `Machine.has` tells) would have a class like `Product` beside it, chosen there, for tiles that are kept
+in 16 bits; today all 16-bit elements are f32 in scratch.
 """
 
 from __future__ import annotations

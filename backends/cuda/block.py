@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 ALIGN = 64
 """Of a parameter; a tensor map needs it."""
@@ -20,13 +20,20 @@ class Address:
     plus: int = 0
 
 
+class Writer(Protocol):
+    """Writes the map of a tensor at an address to a place in memory: all of it, or the address alone where it is there."""
+
+    def write(self, place: int, tensor: int) -> None: ...
+    def move(self, place: int, tensor: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A tensor map of the tensor at an address. `writer` gives, for a place in memory, what writes the map there."""
+    """A tensor map of the tensor at an address."""
 
     base: int
     plus: int
-    writer: Callable[[int], Callable[[int], None]]
+    writer: Writer
 
 
 Piece = bytes | Address | Map
@@ -43,8 +50,9 @@ class Block:
         self._memory = ctypes.create_string_buffer(size + ALIGN)
         self._start = _rounded(ctypes.addressof(self._memory))
         self._words: Any = (ctypes.c_uint64 * (size // 8)).from_address(self._start)
-        self._addresses: list[tuple[int, int, int]] = []
-        self._maps: list[_Moved] = []
+        self._words_of: dict[int, list[tuple[int, int]]] = {}
+        self._maps_of: dict[int, list[_Moved]] = {}
+        self._bases: tuple[int, ...] = ()
         at = 0
         places: list[int] = []
         for p in flat:
@@ -60,10 +68,10 @@ class Block:
                     ctypes.memmove(self._start + at, x, len(x))
                     at += len(x)
                 case Address():
-                    self._addresses.append((at // 8, x.base, x.plus))
+                    self._words_of.setdefault(x.base, []).append((at // 8, x.plus))
                     at += 8
                 case Map():
-                    self._maps.append(_Moved(x, self._start + at))
+                    self._maps_of.setdefault(x.base, []).append(_Moved(x, self._start + at))
                     at += MAP_BYTES
 
     def _tables(self, counts: Sequence[int], places: Sequence[int], at: int) -> Iterator[int]:
@@ -76,29 +84,34 @@ class Block:
             first += n
 
     def fill(self, bases: tuple[int, ...]) -> None:
-        """Writes the addresses of a call."""
-        words = self._words
-        for n, base, plus in self._addresses:
-            words[n] = bases[base] + plus
-        for m in self._maps:
-            m.follow(bases)
+        """Writes the addresses of a call, those that differ from the last ones."""
+        before, self._bases = self._bases, ()
+        for n, base in enumerate(bases):
+            if not before or base != before[n]:
+                self._follow(n, base)
+        self._bases = bases
+
+    def _follow(self, n: int, base: int) -> None:
+        for at, plus in self._words_of.get(n, ()):
+            self._words[at] = base + plus
+        for m in self._maps_of.get(n, ()):
+            m.follow(base)
 
 
 class _Moved:
-    """A tensor map in a block, and the address of the tensor that it stands for."""
+    """A tensor map in a block."""
 
-    __slots__ = ("base", "plus", "tensor", "write")
+    __slots__ = ("place", "plus", "there", "writer")
 
-    def __init__(self, map: Map, at: int) -> None:
-        self.base, self.plus, self.write = map.base, map.plus, map.writer(at)
-        self.tensor: int | None = None
+    def __init__(self, map: Map, place: int) -> None:
+        self.plus, self.writer, self.place = map.plus, map.writer, place
+        self.there = False
 
-    def follow(self, bases: tuple[int, ...]) -> None:
-        tensor = bases[self.base] + self.plus
-        if tensor != self.tensor:
-            self.tensor = None
-            self.write(tensor)
-            self.tensor = tensor
+    def follow(self, base: int) -> None:
+        put = self.writer.move if self.there else self.writer.write
+        self.there = False
+        put(self.place, base + self.plus)
+        self.there = True
 
 
 def _size(parameter: Parameter) -> int:

@@ -37,6 +37,34 @@ extern "C" __global__ void __launch_bounds__(512) copy_all(const uint4* data, ui
     }
 }
 
+#ifdef WGMMA
+// ---- the last cache by bulk copies, as tiles stream their keys: `copies` of them by each block, all over one array of
+// `chunks`, each block `apart` chunks from the one before it; many blocks may ask for the same bytes at a time
+
+constexpr int COPY = 1 << 15, COPIES = 6;
+
+extern "C" __global__ void __launch_bounds__(32, 1) stream_all(const uint4* data, uint4*, u64 chunks, int apart) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    if (threadIdx.x != 0) return;
+    const u32 ring = (u32)__cvta_generic_to_shared(memory), barriers = ring + COPIES * COPY;
+    const u32 copies = (u32)(chunks >> 32), all = (u32)chunks;
+    for (int k = 0; k < COPIES; k++)
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(barriers + 8 * k) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    u32 at = (u32)(blockIdx.x * (u64)apart % all);
+    for (u32 n = 0; n < copies + COPIES; n++) {
+        const u32 stage = n % COPIES, barrier = barriers + 8 * stage, parity = (n / COPIES + 1) & 1;
+        if (n >= COPIES)
+            asm volatile("{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE:\n}" :: "r"(barrier), "r"(parity) : "memory");
+        if (n >= copies) continue;
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(COPY) : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+            :: "r"(ring + stage * COPY), "l"((const unsigned char*)data + (u64)at * COPY), "r"(COPY), "r"(barrier) : "memory");
+        at = at + 1 < all ? at + 1 : 0;
+    }
+}
+#endif
+
 // ---- arithmetic: `rounds` steps of each of CHAINS independent values
 
 extern "C" __global__ void __launch_bounds__(512) multiply_add(const float* data, float* out, u64 rounds, int) {

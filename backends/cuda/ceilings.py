@@ -26,6 +26,8 @@ WARPGROUPS, PRODUCT = 2, 2 * 64 * 256 * 64
 """Of a block of `products` with wgmma: its warpgroups, and the operations of one round of each."""
 WARPS, SMALL_PRODUCT, TILES = 8, 2 * 16 * 8 * 16, 8
 """The same with mma.sync: warps, operations of one product, products of a round."""
+COPY, COPIES = 1 << 15, 6
+"""Of `stream_all`, as in ceilings.cuh: bytes of a copy, and copies in flight."""
 TENSOR_SHARED = (2 * 64 + 256) * 128
 """Bytes of the operands of `products` with wgmma."""
 
@@ -63,7 +65,7 @@ def measure() -> Ceilings:
     return Ceilings(
         machine=name(device),
         memory=max(loops.reads(LARGE, 1), loops.copies(LARGE)),
-        cache=loops.reads(far // 4, 256),
+        cache=max(loops.reads(far // 4, 256), loops.streams(far // 4)),
         matrix=max(loops.products(), loops.library()),
         fma=loops.steps("multiply_add", 1 << 14),
         special=loops.steps("exponentials", 1 << 11),
@@ -102,6 +104,8 @@ class _Loops:
         wgmma = arch == "sm_90a"
         wanted = [(n, THREADS, 0) for n in ("read_all", "copy_all", "multiply_add", "exponentials")]
         wanted.append(("products", 256, TENSOR_SHARED if wgmma else 0))
+        if wgmma:
+            wanted.append(("stream_all", 32, COPIES * COPY + 8 * COPIES))
         return _Loops(c, arch, processors, {k.name: k for k in launch.load(image, wanted)})
 
     def best(self, run: Callable[[], object]) -> float:
@@ -133,6 +137,19 @@ class _Loops:
         data, out = self.cupy.zeros(size, "uint8"), self.cupy.zeros(16, "uint8")
         took = self.time("read_all", 4 * self.processors, data, out, size // 16, passes)
         return size // 16 * 16 * passes / took
+
+    def streams(self, size: int) -> float:
+        """Bytes per second that all multiprocessors take in by bulk copies out of an array that the last cache holds: each
+        from another place on, or all from the same. 0 where there are no such copies."""
+        if "stream_all" not in self.kernels:
+            return 0.0
+        data, out = self.cupy.zeros(size, "uint8"), self.cupy.zeros(16, "uint8")
+        chunks, each = size // COPY, 1 << 10
+        times = (
+            self.time("stream_all", self.processors, data, out, each << 32 | chunks, apart)
+            for apart in (0, 1, 7)
+        )
+        return self.processors * each * COPY / min(times)
 
     def copies(self, size: int) -> float:
         """Bytes per second, read and written, of copying an array."""

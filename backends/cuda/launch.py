@@ -7,15 +7,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-import os
-import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from tilec.backends.cuda import driver
 from tilec.errors import ResourceError, UnsupportedError
 
 MAX_DYNAMIC_SHARED = 8
@@ -73,25 +72,36 @@ def shared(device: int) -> int:
 
 def current_device() -> int:
     """The device that CuPy uses at present."""
-    return int(cupy().cuda.runtime.getDevice())
+    return _runtime().getDevice()
 
 
-_known = threading.local()
+@functools.cache
+def _runtime() -> Any:
+    return cupy().cuda.runtime
+
+
+class _Known(threading.local):
+    """The devices that a thread has been on."""
+
+    def __init__(self) -> None:
+        self.devices: set[int] = set()
+
+
+_known = _Known()
 
 
 def is_current(device: int) -> bool:
     """Whether a device is the current one of this thread, which has been on it before."""
-    return current_device() == device and device in getattr(_known, "devices", ())
+    return device in _known.devices and current_device() == device
 
 
 @contextmanager
 def on(device: int) -> Generator[None]:
     """Makes a device the current one for a while."""
-    runtime, before = cupy().cuda.runtime, current_device()
-    runtime.setDevice(
-        device
-    )  # also where it is current: the driver wants a context of each thread, which this makes
-    _known.devices = {*getattr(_known, "devices", ()), device}
+    runtime, before = _runtime(), current_device()
+    # also where it is current: the driver wants a context of each thread, which this makes
+    runtime.setDevice(device)
+    _known.devices.add(device)
     try:
         yield
     finally:
@@ -100,17 +110,23 @@ def on(device: int) -> Generator[None]:
 
 def stream(library: str, device: int) -> int:
     """The address of the stream on which the caller's library works at present."""
-    if library == "torch" and "torch" in sys.modules:
-        return sys.modules["torch"].cuda.current_stream(device).cuda_stream
-    return cupy().cuda.get_current_stream().ptr
+    return _torch_stream()(device) if library == "torch" else cupy().cuda.get_current_stream().ptr
+
+
+@functools.cache
+def _torch_stream() -> Callable[[int], int]:
+    """The address of PyTorch's present stream on a device, without an object for it where there is a way."""
+    torch = importlib.import_module("torch")
+    quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return quick or (lambda device: torch.cuda.current_stream(device).cuda_stream)
 
 
 def capture(stream: int) -> int:
     """A number for the CUDA graph that a stream is being captured into; 0 where it is not."""
-    if not cupy().cuda.runtime.streamIsCapturing(stream):
+    if not _runtime().streamIsCapturing(stream):
         return 0
-    driver = importlib.import_module("cuda.bindings.driver")
-    status, _, number, *_ = driver.cuStreamGetCaptureInfo(stream)
+    bindings = importlib.import_module("cuda.bindings.driver")
+    status, _, number, *_ = bindings.cuStreamGetCaptureInfo(stream)
     return 1 if int(status) else int(number)
 
 
@@ -132,28 +148,20 @@ class Kernel:
     note: str = ""
     in_turn: bool = False
 
-    def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
-        """Launches it. `table`: the address of the addresses of its parameters. `follows`: the launch before it is one of
-        the same call, during which it may begin to start.
+    def launch(self, blocks: int, table: int, stream: int, follows: bool = False) -> Launch:
+        """A launch of it. `table`: the address of the addresses of its parameters. `follows`: the launch before it is one
+        of the same call, during which it may begin to start."""
+        early = follows and self.in_turn
+        settings = driver.settings(blocks, self.threads, self.shared, stream, early)
+        return Launch(self, settings, ctypes.byref(settings), int(self.function.ptr), table)
 
-        Raises ResourceError where the device refuses the launch, or says that an earlier kernel has failed.
-        """
-        recent.append(self.label)
-        f, threads, shared = self.function.ptr, self.threads, self.shared
-        try:
-            if follows and self.in_turn:
-                _start_early(f, _early(blocks, threads, shared, stream), table)
-            else:
-                _start()(f, blocks, 1, 1, threads, 1, 1, shared, stream, table, 0)
-        except RuntimeError as e:  # the base of CuPy's own
-            raise self._failure(e, blocks) from e
-
-    def _failure(self, e: RuntimeError, blocks: int) -> ResourceError:
-        if getattr(e, "status", None) in LATE:
-            return late(e)
+    def failure(self, status: int, blocks: int) -> ResourceError:
+        """The error for a launch that the driver refused, or at which it said that an earlier kernel has failed."""
+        if status in LATE:
+            return late(driver.told(status))
         return ResourceError(
-            f"target cuda: the launch of {self.label} failed ({e}): {blocks:,} blocks of {self.threads} threads, "
-            f"{self.shared:,} bytes of shared memory each"
+            f"target cuda: the launch of {self.label} failed ({driver.told(status)}): {blocks:,} blocks of {self.threads} "
+            f"threads, {self.shared:,} bytes of shared memory each"
         )
 
     @functools.cached_property
@@ -162,55 +170,35 @@ class Kernel:
         return f"{self.name} ({self.note})" if self.note else self.name
 
 
-def late(e: Exception) -> ResourceError:
+class Launch(NamedTuple):
+    """A launch, as the driver takes it: `place` is where the settings are."""
+
+    kernel: Kernel
+    settings: driver.Settings
+    place: Any
+    function: int
+    table: int
+
+
+def start(launches: Iterable[Launch]) -> None:
+    """Launches kernels one after the other.
+
+    Raises ResourceError where the device refuses a launch, or says that an earlier kernel has failed.
+    """
+    begin = driver.library().cuLaunchKernelEx
+    for kernel, settings, place, function, table in launches:
+        recent.append(kernel.label)
+        if status := begin(place, function, table, None):
+            raise kernel.failure(status, settings.grid[0])
+
+
+def late(said: str) -> ResourceError:
     """The error for a kernel that failed while it ran; which one, only the order of the launches tells."""
     last = list(dict.fromkeys(reversed(recent)))
     names = f"; tilec launched last: {', '.join(last)}" if last else ""
     return ResourceError(
-        f"target cuda: a kernel failed on the device ({e}){names}; with CUDA_LAUNCH_BLOCKING=1 the failing call raises"
+        f"target cuda: a kernel failed on the device ({said}){names}; with CUDA_LAUNCH_BLOCKING=1 the failing call raises"
     )
-
-
-@functools.cache
-def _start() -> Any:
-    return importlib.import_module("cupy_backends.cuda.api.driver").launchKernel
-
-
-class Refusal(RuntimeError):
-    """What the driver says of a launch that it refuses."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"CUDA error {status}")
-        self.status = status
-
-
-def _start_early(function: int, settings: Any, table: int) -> None:
-    """A launch that may begin before the kernel before it is done. Raises Refusal."""
-    if status := _driver().cuLaunchKernelEx(settings.getPtr(), function, table, None):
-        raise Refusal(status)
-
-
-@functools.cache
-def _driver() -> Any:
-    """The driver itself: its bindings for Python take longer for a launch than the launch does."""
-    library = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
-    library.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
-    return library
-
-
-@functools.lru_cache(maxsize=256)
-def _early(blocks: int, threads: int, shared: int, stream: int) -> Any:
-    """The settings of such a launch."""
-    driver = importlib.import_module("cuda.bindings.driver")
-    out, early = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
-    kinds = driver.CUlaunchAttributeID
-    early.id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    early.value.programmaticStreamSerializationAllowed = 1
-    out.gridDimX, out.gridDimY, out.gridDimZ = blocks, 1, 1
-    out.blockDimX, out.blockDimY, out.blockDimZ = threads, 1, 1
-    out.sharedMemBytes, out.hStream = shared, driver.CUstream(stream)
-    out.attrs, out.numAttrs = [early], 1
-    return out
 
 
 def load(
@@ -225,14 +213,14 @@ def load(
     where the device lacks them.
     """
     c = cupy()
-    driver = importlib.import_module("cupy_backends.cuda.api.driver")
+    api = importlib.import_module("cupy_backends.cuda.api.driver")
     module = c.cuda.function.Module()
     module.load(image)
     out: list[Kernel] = []
     for name, threads, shared in functions:
         function = module.get_function(name)
         try:
-            driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
+            api.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
         except Exception as e:  # as above
             raise ResourceError(
                 f"target cuda: {name} needs {shared:,} bytes of shared memory per block, which this device does not "

@@ -6,7 +6,7 @@ import importlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilec.backends.cuda import launch, words
 from tilec.backends.cuda.block import Block, Parameter
@@ -23,19 +23,27 @@ class Step:
 
 
 KEPT = 64
-"""Sets of addresses for which parameters are kept: a model's layers have as many, and come again with every token."""
+"""Sets of addresses for which launches are kept: a model's layers have as many, and come again with every token."""
+
+
+class Filled(NamedTuple):
+    """The launches of a call on a stream, and their parameters."""
+
+    block: Block
+    launches: list[launch.Launch]
+    stream: int
 
 
 class Prepared:
     """The launches of calls of one layout, with `size` bytes of scratch memory.
 
-    Parameters are kept in a block for each of the last sets of addresses. A call takes its block out while it uses it, so
-    that threads which call at once have blocks of their own.
+    They are kept for each of the last sets of addresses. A call takes its set out while it uses it, so that threads which
+    call at once have sets of their own.
     """
 
     def __init__(self, device: int, library: str, steps: tuple[Step, ...], size: int) -> None:
         self.device, self.library, self.steps, self.size = device, library, steps, size
-        self._blocks: OrderedDict[tuple[int, ...], Block] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, ...], Filled] = OrderedDict()
 
     def __call__(self, addresses: Sequence[int]) -> None:
         """Launches the kernels on the stream that the caller's library uses at present."""
@@ -49,26 +57,35 @@ class Prepared:
 
     def _launch(self, addresses: Sequence[int]) -> None:
         stream = launch.stream(self.library, self.device)
-        counters, captured = words.on(self.device).of(stream)
-        memory, scratch = _scratch(self.library, self.device, self.size)
-        bases = (*addresses, scratch, counters)
-        block = self._blocks.pop(bases, None) or self._filled(bases)
-        for n, (step, table) in enumerate(zip(self.steps, block.tables, strict=True)):
-            step.kernel(step.blocks, table, stream, n > 0)
-        self._blocks[bases] = block
-        if captured:
+        capture = launch.capture(stream)
+        size = self.size
+        memory, scratch = _scratch(self.library, self.device, size) if size else (None, 0)
+        key = (*addresses, scratch, stream, capture)
+        filled = self._kept.pop(key, None) or self._filled(key)
+        launch.start(filled.launches)
+        self._kept[key] = filled
+        if capture:
             _captured[id(self)] = self
             if self.library != "torch":
                 _memory.append(memory)
 
-    def _filled(self, bases: tuple[int, ...]) -> Block:
-        """A block for new addresses: that of the oldest ones, or another one."""
-        if len(self._blocks) >= KEPT:
-            _, block = self._blocks.popitem(last=False)
+    def _filled(self, key: tuple[int, ...]) -> Filled:
+        """The launches for new addresses, written over those of the oldest ones where there are enough."""
+        *bases, stream, capture = key
+        words_ = words.on(self.device).of(stream, capture)
+        if len(self._kept) < KEPT:
+            block, old = Block([s.parameters for s in self.steps]), None
         else:
-            block = Block([s.parameters for s in self.steps])
-        block.fill(bases)
-        return block
+            _, (block, launches, before) = self._kept.popitem(last=False)
+            old = launches if before == stream else None
+        block.fill((*bases, words_))
+        return Filled(block, old or self._launches(block, stream), stream)
+
+    def _launches(self, block: Block, stream: int) -> list[launch.Launch]:
+        return [
+            s.kernel.launch(s.blocks, table, stream, follows=n > 0)
+            for n, (s, table) in enumerate(zip(self.steps, block.tables, strict=True))
+        ]
 
 
 _captured: dict[int, Prepared] = {}
@@ -79,8 +96,6 @@ _memory: list[Any] = []
 
 def _scratch(library: str, device: int, size: int) -> tuple[Any, int]:
     """Memory for intermediate tensors, of the caller's library, and its address."""
-    if not size:
-        return None, 0
     try:
         if library == "torch":
             torch = importlib.import_module("torch")

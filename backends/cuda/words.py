@@ -29,13 +29,12 @@ class Words:
         self._free: list[int] = []
         self._given: dict[tuple[int, int], int] = {}
 
-    def of(self, stream: int) -> tuple[int, bool]:
-        """The address of a stream's words, and whether the stream is being captured."""
-        capture = launch.capture(stream)
+    def of(self, stream: int, capture: int) -> int:
+        """The address of the words of a stream, or of a capture of it that is no 0."""
         found = self._given.get((stream, capture))
         if found is None:
-            found = self._given[stream, capture] = self._new(bool(capture))
-        return found, capture != 0
+            found = self._given[stream, capture] = self._new(capture != 0)
+        return found
 
     def _new(self, captured: bool) -> int:
         if not captured and len(self._free) < RESERVE:

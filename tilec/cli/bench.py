@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import itertools
 import math
 import statistics
 import time
@@ -29,6 +30,8 @@ EXACT = 400_000_000
 """Operations up to which the interpreter gives the exact result, where no formula does."""
 UNEVEN = 2.0
 """Times the best run: a median above it says more of the machine than of the code."""
+TURNS, RUNS, FEWEST = 20, 10, 3
+"""Turns of each, runs of a turn, and the fewest of all."""
 
 
 @dataclass
@@ -45,6 +48,16 @@ class Runner:
     def seconds(self) -> float:
         """The median of the times."""
         return statistics.median(self.times) if self.times else math.inf
+
+    @property
+    def uneven(self) -> bool:
+        """Whether its median says little: other work on the machine falls harder on those that wait for all of their threads
+        than on those that share out work."""
+        return bool(self.times) and self.seconds > UNEVEN * min(self.times)
+
+    def time(self, by: str) -> float:
+        """The `best` time, or the `median`."""
+        return min(self.times, default=math.inf) if by == "best" else self.seconds
 
 
 def bench(
@@ -96,7 +109,12 @@ def bench(
 
         timed = [r for r in runners if r.times]
         title = f"{facts['title']}\n{facts['formula'] or 'no standard variant'}"
-        plots.save(plots.bars(title, [r.name for r in timed], [r.seconds for r in timed]), plot)
+        plots.save(
+            plots.bars(
+                title, [r.name for r in timed], [r.time(facts["compared_by"]) for r in timed]
+            ),
+            plot,
+        )
         options.say(f"wrote {plot}")
     if json:
         options.print_json({**facts, "runs": [_fact(r) for r in runners]})
@@ -130,12 +148,12 @@ def _compared(
     order = [tensors[p.name] for p in kernel.parameters if p.name in tensors]
     yours = [peers.named(text, order, scalars) for text in named]
     runners = [Runner(f"tilec {kernel.name}", lambda: kernel(**tensors, **scalars))]
-    if found is not None:
-        f, r = found[0].fixed(plan.bound.scalars), found[1]
-        runners += [_made(p, only) for p in _standard(f, r, tensors, arrays, torch, on_gpu)]
-    runners += [_made(p, None) for p in yours]
-    runners = [r for r in runners if r.refused != "left out"]
-    with _quiet(torch):
+    with _quiet(torch):  # compiling peers take the number of threads that they find
+        if found is not None:
+            f, r = found[0].fixed(plan.bound.scalars), found[1]
+            runners += [_made(p, only) for p in _standard(f, r, tensors, arrays, torch, on_gpu)]
+        runners += [_made(p, None) for p in yours]
+        runners = [r for r in runners if r.refused != "left out"]
         _check(kernel, runners, arrays, scalars, found, plan)
         _time(runners, seconds, _on_gpu if on_gpu else _here)
     sizes = ", ".join(f"{n}={x}" for n, x in plan.bound.sizes.items())
@@ -146,6 +164,7 @@ def _compared(
         "scalars": plan.bound.scalars,
         "formula": None if found is None else str(found[0]),
         "schedule": None if plan.tuned is None else str(plan.tuned.choice),
+        "compared_by": "best" if any(r.uneven for r in runners) else "median",
     }, runners
 
 
@@ -292,19 +311,31 @@ def _plain(x: Any) -> Any:
 def _time(
     runners: Sequence[Runner], seconds: float, timed: Callable[[Callable[[], Any]], float]
 ) -> None:
-    """Times all in turns, in alternating order, until each has had its time, or run three times."""
+    """Times all in turns of equal length, in alternating order: what runs in a moment runs often, and all see the same
+    machine, to the end."""
     ready = [r for r in runners if r.run is not None]
-    turn = 0
-    while True:
+    for turn in itertools.count():
         late = [
-            r for r in ready if len(r.times) < 3 or sum(r.times) < seconds and len(r.times) < 200
+            r
+            for r in ready
+            if len(r.times) < FEWEST or (sum(r.times) < seconds and len(r.times) < TURNS * RUNS)
         ]
         if not late:
             return
         for r in late if turn % 2 else reversed(late):
-            assert r.run is not None
-            r.times.append(timed(r.run))
-        turn += 1
+            _turn(r, seconds / TURNS, timed)
+
+
+def _turn(r: Runner, seconds: float, timed: Callable[[Callable[[], Any]], float]) -> None:
+    """One turn: runs until its time is up, one at least."""
+    assert r.run is not None
+    spent = 0.0
+    for _ in range(RUNS):
+        took = timed(r.run)
+        r.times.append(took)
+        spent += took
+        if spent >= seconds:
+            return
 
 
 # ---- showing
@@ -333,22 +364,24 @@ def _table(facts: Mapping[str, Any], runners: Sequence[Runner]) -> Iterator[str]
         yield f"schedule {facts['schedule']} (tuned)"
     wide = max(len(r.name) for r in runners)
     yield f"{'':{wide}} {'median':>10} {'best':>10} {'runs':>5} {'tilec is':>12} {'largest':>9} {'mean error':>10}"
-    ours = runners[0].seconds
+    by, uneven = facts["compared_by"], [r.name for r in runners if r.uneven]
+    ours = runners[0].time(by)
     for r in runners:
         if not r.times:
             yield f"{r.name:{wide}} refused: {r.refused}"
             continue
         e = r.error
         errors = f"{e.largest:9.1e} {e.mean:10.1e}" if e is not None else f"{'-':>9} {'-':>10}"
-        faster = "" if r is runners[0] else _against(r.seconds, ours)
+        faster = "" if r is runners[0] else _against(r.time(by), ours)
         yield (
             f"{r.name:{wide}} {r.seconds * 1e3:7.3f} ms {min(r.times) * 1e3:7.3f} ms {len(r.times):5} {faster:>12} {errors}"
         )
     if all(r.error is None for r in runners):
         yield "no errors: the float64 reference would take too long; give smaller sizes"
-    uneven = [r.name for r in runners if r.times and r.seconds > UNEVEN * min(r.times)]
     if uneven:
-        yield f"uneven times, medians mean little (is the machine busy?): {', '.join(uneven)}"
+        yield (
+            f"uneven times (is the machine busy?), so the ratios are those of the best runs: {', '.join(uneven)}"
+        )
 
 
 def _against(theirs: float, ours: float) -> str:

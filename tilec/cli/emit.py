@@ -43,7 +43,7 @@ def emit(
         raise UnsupportedError(
             "emit: the reference target interprets the IR and makes no code; what works is --target cpu"
         )
-    kernel = options.load(file, target, tile, schedule)
+    kernel = options.load(file, target or ("cpu" if to in CPU else "cuda"), tile, schedule)
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     element = None if dtype is None else options.element_type(dtype)

@@ -12,9 +12,11 @@ from tilec.errors import ArgumentError
 from tilec.wording import count
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tilec.tuning.store import Winner
 
-cache = typer.Typer(name="cache", no_args_is_help=True, rich_markup_mode=None)
+cache = typer.Typer(name="cache", rich_markup_mode=None)
 
 
 def doctor(
@@ -47,44 +49,47 @@ def doctor(
         raise typer.Exit(1)
 
 
-@cache.callback()
-def about() -> None:
-    """List, verify and clear what is cached."""
+@cache.callback(invoke_without_command=True)
+def about(context: typer.Context) -> None:
+    """List, verify and clear what is cached. Without a command: list."""
+    if context.invoked_subcommand is None:
+        list_(json=False)
 
 
 @cache.command("list")
 def list_(json: options.Json = False) -> None:
-    """List compiled objects and tuned schedules."""
-    from tilec.backends.cpu.jit import cache_directory
-    from tilec.doctor import measure, objects
+    """List compiled objects, tuned schedules and measured ceilings."""
+    from tilec import cache, ceilings
 
-    path = cache_directory()
-    number, size = measure(path)
-    winners = _winners()
+    sizes = {str(p.relative_to(cache.root())): p.stat().st_size for p in cache.objects()}
+    winners, roofs = _winners(), [c for c in ceilings.kept().values() if c is not None]
+    total = sum(sizes.values())
     if json:
-        sizes = {p.stem: p.stat().st_size for p in objects(path)}
         options.print_json(
             {
-                "path": str(path),
-                "bytes": size,
+                "path": str(cache.root()),
+                "bytes": total,
                 "objects": sizes,
                 "schedules": [
                     {**asdict(w.key), "tile": w.choice.tile, "schedule": w.choice.schedule}
                     | {"seconds": w.seconds, "speed": w.gain, "id": w.key.digest[:12]}
                     for w in winners
                 ],
+                "ceilings": [c.machine for c in roofs],
             }
         )
         return
-    for p in objects(path):
-        print(f"{p.stem}  {p.stat().st_size:,} bytes")
-    print(f"{path}: {count(number, 'object')}, {size:,} bytes")
+    for name, size in sizes.items():
+        print(f"{name}  {size:,} bytes")
+    print(f"{cache.root()}: {count(len(sizes), 'object')}, {total:,} bytes")
     for w in winners:
         print(
             f"{w.key.digest[:12]}  {w.key.kernel}({w.key.sizes}; {w.key.types}) on {w.key.target}: {w.choice}, "
             f"{w.gain:.2f}x the default"
         )
     print(count(len(winners), "tuned schedule"))
+    for c in roofs:
+        print(f"ceilings of {c.machine}")
 
 
 def _winners() -> list[Winner]:
@@ -98,14 +103,18 @@ def _winners() -> list[Winner]:
 
 @cache.command()
 def verify() -> None:
-    """Check each entry's checksum."""
-    from tilec.backends.cpu.jit import Entry, cache_directory
-    from tilec.doctor import objects
+    """Check each entry: whether it is what was written, and only you can have written it."""
+    from tilec import cache, ceilings
 
-    bad = [p for p in objects(cache_directory()) if Entry.unpack(p.read_bytes()) is None]
+    objects, roofs = cache.objects(), ceilings.kept()
+    bad = [p for p in objects if cache.read(p) is None] + [p for p, c in roofs.items() if c is None]
     for p in bad:
-        print(f"damaged: {p}")
-    print(f"{count(len(objects(cache_directory())) - len(bad), 'object')} read, {len(bad)} damaged")
+        print(f"not used, for it is damaged or others can have written it: {p}")
+    print(
+        f"{count(len(objects), 'object')} and {count(len(roofs), 'file')} of ceilings read, ",
+        end="",
+    )
+    print(f"{len(bad)} damaged")
     print(f"{count(len(_winners()), 'tuned schedule')} read")  # raises where one is damaged
     if bad:
         raise typer.Exit(1)
@@ -116,21 +125,28 @@ def clear(
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Remove the tuned schedules, not the objects.")
     ] = False,
+    measured: Annotated[
+        bool, typer.Option("--ceilings", help="Remove the measured ceilings, not the objects.")
+    ] = False,
 ) -> None:
-    """Remove every compiled object, or every tuned schedule."""
-    from tilec.backends.cpu.jit import cache_directory
-    from tilec.doctor import objects
+    """Remove every compiled object, or every tuned schedule, or the measured ceilings."""
+    from tilec import cache, ceilings
     from tilec.tuning import store
 
     if tuned:
         there = store.exists()
         store.path().unlink(missing_ok=True)
         print(f"tuned schedules removed: {store.path()}" if there else "there were none")
-        return
-    found = objects(cache_directory())
-    for p in found:
+    if measured:
+        print(f"ceilings of {_removed(list(ceilings.kept()))} machines removed")
+    if not tuned and not measured:
+        print(f"{_removed(cache.objects())} objects removed from {cache.root()}")
+
+
+def _removed(files: list[Path]) -> int:
+    for p in files:
         p.unlink(missing_ok=True)
-    print(f"{len(found)} objects removed from {cache_directory()}")
+    return len(files)
 
 
 @cache.command()
@@ -151,4 +167,4 @@ def remove(
         chosen += found
     with store.open_store() as s:
         s.remove(chosen)
-    print(f"{len(chosen)} schedules removed")
+    print(f"{count(len(chosen), 'schedule')} removed")

@@ -41,7 +41,7 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="TARGET",
-        help="cpu, reference, cuda, cuda:sm_90a, cuda:sm_80, … (default: cpu).",
+        help="cpu, reference, cuda, cuda:sm_90a, cuda:sm_80, … (default: cuda where a GPU answers, else cpu).",
     ),
 ]
 Tile = Annotated[
@@ -123,14 +123,15 @@ def element_type(text: str | None, target: str | None = None) -> DType:
 def load(
     file: str, target: str | None = None, tile: Strings = None, schedule: Strings = None
 ) -> Kernel:
-    """The kernel that `FILE` or `FILE:KERNEL` names."""
+    """The kernel that `FILE` or `FILE:KERNEL` names; without a target, for the GPU that answers, else for the processors."""
+    from tilec import backend
     from tilec.kernel import load as load_file
 
     path, name = split(file)
     return load_file(
         path,
         name=name,
-        target=target,
+        target=target or backend.default_target(),
         tile=integers("--tile", tile, 1),
         schedule=pairs("--schedule", schedule),
     )

@@ -88,9 +88,9 @@ def _report(
     tile: options.Strings,
     schedule: options.Strings,
 ) -> _Report:
-    from tilec import ceilings
+    from tilec import backend, ceilings
 
-    target = target or "cpu"
+    target = target or backend.default_target()
     if target == "reference":
         raise UnsupportedError(
             "traffic: the target reference has no ceilings; what works is cpu, cuda"

@@ -65,8 +65,9 @@ class Middle:
                 self.scope, exact, replace(self.registers, heads=few), self.block, (), few=True
             )
             for slot, x in guesses.items():
-                with self.out.block(""):
-                    FragmentLoop(e, []).guess(x, self.registers.slots[slot])
+                loop = FragmentLoop(e, [])
+                loop.words.whole = False
+                loop.guess(x, self.registers.slots[slot])
 
 
 class Straight(BlockEmitter):

@@ -101,6 +101,8 @@ class Analysis:
         exact = self.exact_only or s.precise
         self.rough = not exact and any(isinstance(op, If) for op in block.middle)
         self.conditions: list[str] = []
+        self.words: dict[object, str] = {}  # those that are there at this place, by what they say
+        self.given: dict[str, str] = {}  # words of the columns that count, by masked value
         self.keep = self._kept()
         self.heavy = any(isinstance(op, Map) and op.fn in HEAVY for op in walk(block.middle))
         self.late = [n for n in self.keep if self.rough and self._bends(n)]

@@ -30,14 +30,15 @@ DEALT = 1 << 14
 class Weights:
     """What the ceilings do not say, in clocks: `turn`: a warpgroup's turn at the tensor unit beside its products;
     `window`: a warpgroup's waits in a window; `arrive`: from a free buffer to one that is full again, beside its bytes;
-    `direct`: each result that is stored without shared memory. `launch`: seconds of a launch. `rate`: the share of the
-    tensor unit's ceiling that lasts; `sharp`: the power with which bounds of a window add up (a large one: the longest
-    alone)."""
+    `direct`: each result that is stored without shared memory. `intake`: bytes of a clock that a multiprocessor has from
+    the last cache beside its other work. `launch`: seconds of a launch. `rate`: the share of the tensor unit's ceiling that
+    lasts; `sharp`: the power with which bounds of a window add up (a large one: the longest alone)."""
 
     turn: float = 61.0
     window: float = 294.0
     arrive: float = 556.0
     direct: float = 0.01
+    intake: float = 24.1
     launch: float = 3e-6
     rate: float = 0.98
     sharp: float = 10.0
@@ -58,7 +59,8 @@ def seconds(
     clocks = dealt(each, plan.schedule.order, together, heads, roof.workers)
     moved = sum(t.count * t.moved for t in tiles)
     memory = misses.memory_bytes(plan, tiles, env, roof) or 0
-    return weights.launch + max(clocks / clock, moved / roof.cache, memory / roof.memory)
+    taken = moved / (weights.intake * roof.workers)
+    return weights.launch + max(clocks / clock, taken / clock, memory / roof.memory)
 
 
 def _clock(roof: Ceilings) -> float:
@@ -77,7 +79,7 @@ def _tile(plan: Plan, t: Alike, roof: Ceilings, w: Weights) -> float:
         c.warpgroups * (tensor + w.turn),
         tensor + lanes if c.pingpong else c.warpgroups * tensor + lanes,
         c.warpgroups * (lanes - w.window),
-        (w.arrive + ring / (roof.cache / roof.workers / _clock(roof))) / (c.stages - 1),
+        (w.arrive + ring / w.intake) / (c.stages - 1),
     )
     window = sum(x**w.sharp for x in bounds) ** (1 / w.sharp)
     stored = ROWS * sum(padded(x.width) for x in s.slots) if c.store == "direct" else 0

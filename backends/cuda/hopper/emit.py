@@ -6,8 +6,11 @@ the program it comes from.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
+from types import MappingProxyType
 
+from tilec.backends.cuda.hopper.alike import Alike, alike, counting
 from tilec.backends.cuda.hopper.epilogue import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
@@ -208,11 +211,11 @@ class _Kernel(Loading):
                 )
             case Release():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
-                if step.ring == RING:
-                    out.add("__syncwarp();")  # each thread has read its own
-                out.add(
-                    f"if (lane == 0) arrive({self.barrier(step.ring + '_free', cursor + '.stage')});"
-                )
+                lone = (
+                    "" if step.ring == RING else "if (lane == 0) "
+                )  # of labels each has read its own
+                free = self.barrier(step.ring + "_free", cursor + ".stage")
+                out.add(f"{lone}arrive({free});")
                 out.add(f"{cursor}.step();")
             case Advance():
                 out.add(f"{step.ring}_ahead.step();")
@@ -257,9 +260,15 @@ class _Kernel(Loading):
         """The first window of a tile, in whichever loop has it."""
         for inner in step.shared:
             self.step(inner)
-        order = range(len(step.blocks)) if self.s.chosen else self.s.order
+        together = self.first_together(step)
+        for k in self.either_first() if not together else ():
+            for inner in step.blocks[k]:
+                self.step(inner)
+
+    def either_first(self) -> Iterator[int]:
+        """The blocks that a first window may take, in a branch for each."""
+        order = range(len(self.s.blocks)) if self.s.chosen else self.s.order
         for place, k in enumerate(order):
-            steps = step.blocks[k]
             head = "if" if place == 0 else "else if"
             test = self.is_block(k) if self.s.chosen else f"windows_{k} > 0"
             last = place and place == len(order) - 1
@@ -267,8 +276,46 @@ class _Kernel(Loading):
                 if not self.s.chosen:
                     self.out.add(f"begin_{k} = 1;")
                 self.window(k, "0")
-                for inner in steps:
-                    self.step(inner)
+                yield k
+
+    def first_together(self, step: First) -> bool:
+        """The first windows as one program, where their blocks differ in masks alone, and these are words."""
+        found = alike(self.s)
+        if found is None:
+            return False
+        general, before = step.blocks[found.general], list(self.out.lines)
+        others = [tuple(x for x in steps if not isinstance(x, Compute)) for steps in step.blocks]
+        if len(set(others)) > 1:
+            return False
+        for inner in general:
+            if not isinstance(inner, Compute):
+                self.step(inner)
+            elif not self.compute_together(inner, found):
+                self.out.lines[:] = before
+                return False
+        return True
+
+    def compute_together(self, step: Compute, found: Alike) -> bool:
+        """Computes a first window with masks as words; False where these are no words."""
+        given = {x: self.names.fresh("counting") for x in found.masked[found.general]}
+        every = {x: self.names.fresh("every") for x in given}
+        self.out.add(f"int at_first; u32 {', '.join(every.values())};")
+        for k in self.either_first():
+            self.out.add("at_first = window;")
+            for x, name in every.items():
+                self.out.add(f"{name} = {'0' if found.masked[k][x] else 'FULL'};")
+        self.placed("at_first", True)
+        saved, block = dict(self.scope.values), self.emitting(step.block, True)
+        bits = {name: counting(block, x, every[x]) for x, name in given.items()}
+        self.scope.values = saved
+        for name, words in bits.items():
+            if words is None:
+                return False
+            self.out.add(f"u32 {name}[{len(words) * self.scope.held}];")
+            for n, text in enumerate(words):
+                self.out.add(f"ROWS {name}[{n * self.scope.held} + r] = {text};")
+        self.compute(step, given)
+        return True
 
     def is_block(self, k: int) -> str:
         """The test whether the word is of a block."""
@@ -289,28 +336,31 @@ class _Kernel(Loading):
 
     def window(self, block: int, n: str) -> None:
         """Where the window is, and where this thread's columns in it are."""
-        s = self.s
-        at = f"(int)((u32)word >> {self.bits + 1})" if s.chosen else s.at(block, n)
-        self.out.add(
-            f"const int window = {at}, stream_lane = window + 2 * (lane & 3);   // {s.stream}"
-        )
-        if s.blocks[block].loop.ragged:
-            self.out.add(f"const int rest = {self.scope.extent(s.stream).text} - stream_lane;")
+        at = f"(int)((u32)word >> {self.bits + 1})" if self.s.chosen else self.s.at(block, n)
+        self.placed(at, self.s.blocks[block].loop.ragged)
 
-    def compute(self, step: Compute) -> None:
-        """The ops between heads and tails."""
-        block = self.s.blocks[step.block]
-        before, after = split(block)
+    def placed(self, at: str, ragged: bool) -> None:
+        """The variables that say where a window is."""
+        stream = self.s.stream
+        self.out.add(
+            f"const int window = {at}, stream_lane = window + 2 * (lane & 3);   // {stream}"
+        )
+        if ragged:
+            self.out.add(f"const int rest = {self.scope.extent(stream).text} - stream_lane;")
+
+    def emitting(self, k: int, first: bool) -> BlockEmitter:
+        """What emits a block."""
+        block = self.s.blocks[k]
+        ragged = block.loop.ragged
+        return BlockEmitter(self.scope, block, self.registers, ragged, first, self.schedule.guess)
+
+    def compute(self, step: Compute, given: Mapping[str, str] = MappingProxyType({})) -> None:
+        """The ops between heads and tails. `given`: the words of masks."""
+        before, after = split(self.s.blocks[step.block])
         if step.part != "after":
             self.saved = dict(self.scope.values)
-            self.emitter = BlockEmitter(
-                self.scope,
-                block,
-                self.registers,
-                block.loop.ragged,
-                step.first,
-                self.schedule.guess,
-            )
+            self.emitter = self.emitting(step.block, step.first)
+            self.emitter.given.update(given)
         if step.part in ("before", "all"):
             for x in self.plan.labels:
                 stage = f"{self.labels_at(f'{RING}_ahead')} + {x.offset}"

@@ -52,8 +52,7 @@ class BlockEmitter(Analysis):
                 )
         rough, self.rough = self.rough, False
         for slot, x in self.guesses.items():
-            with self.out.block(""):
-                FragmentLoop(self, []).guess(x, self.registers.slots[slot])
+            FragmentLoop(self, []).guess(x, self.registers.slots[slot])
         self.rough = rough
 
     # ---- regions
@@ -186,6 +185,7 @@ class BlockEmitter(Analysis):
             name = self.names.of(v.name)
             self.scope.values[v.name] = Expression(name, "float")
             self.out.add(f"float {name}[{self.scope.held}];")
+        words = dict(self.words)
         if self.exact_only:
             with self.out.block(""):
                 self.arm(op.orelse, rows)
@@ -193,10 +193,12 @@ class BlockEmitter(Analysis):
             test = " & ".join([self.condition(op.cond), *self.conditions])
             with self.out.block(f"if (__builtin_expect(__all_sync(FULL, {test}), 1))", "} else {"):
                 self.arm(op.then, rows)
+            self.words = dict(words)
             self.out.depth += 1
             self.exact(op.orelse, rows)
             self.out.depth -= 1
             self.out.add("}")
+        self.words = words
         end = op.orelse[-1]
         assert isinstance(end, Yield)
         for v, y in zip(op.results, end.values, strict=True):

@@ -140,7 +140,9 @@ DEVICE float reciprocal(float x) { float y; asm("rcp.approx.ftz.f32 %0, %1;" : "
 DEVICE float max_nan(float x, float y) { float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 DEVICE float min_nan(float x, float y) { float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
 DEVICE float sigmoid_(float x) { return reciprocal(1.f + exp2_(x * -1.4426950408889634f)); }
-DEVICE float tanh_(float x) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * 2.8853900817779268f)), 1.f); }
+// tanh of x times a number; c: twice that, times log2 e
+DEVICE float tanh_scaled(float x, float c) { return fmaf(-2.f, reciprocal(1.f + exp2_(x * c)), 1.f); }
+DEVICE float tanh_(float x) { return tanh_scaled(x, 2.8853900817779268f); }
 // tanh x is x (1 + TANH_3 x² + TANH_5 x⁴) up to 9.1e-6 where x² <= 0.25, and up to 1.5e-3 |x|³.
 #define TANH_3 (-0.33185161f)
 #define TANH_5 0.11544492f

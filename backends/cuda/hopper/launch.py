@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilec.backends.cuda import block
+from tilec.backends.cuda import block, driver
 from tilec.backends.cuda.block import MAP_BYTES, Address
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
@@ -76,25 +75,28 @@ def _unpaired(name: str, view: View, feature: int, count: int) -> str | None:
 
 
 class TensorMap:
-    """Writes a tensor map at a place in memory: whole for the first tensor, then with other addresses."""
+    """Writes tensor maps of tensors that differ in nothing but their address. The driver makes the first."""
 
-    def __init__(self, copy: CopyMap, view: View, place: int) -> None:
-        self._copy, self._view, self._place = copy, view, place
-        self._driver: Any = importlib.import_module("cuda.bindings.driver")
-        self._there: Any = None
+    def __init__(self, copy: CopyMap, view: View) -> None:
+        self._copy, self._view = copy, view
+        self._made = b""
 
-    def __call__(self, pointer: int) -> None:
-        """The map of the tensor at an address."""
-        if self._there is not None:
-            (status,) = self._driver.cuTensorMapReplaceAddress(self._there, pointer)
-            if not int(status):
-                return
-        made = _encoded(self._driver, self._copy, self._view, pointer)
-        ctypes.memmove(self._place, made.getPtr(), MAP_BYTES)
-        self._there = self._driver.CUtensorMap(_ptr=self._place)
+    def write(self, place: int, tensor: int) -> None:
+        """The map of the tensor at an address, to a place in memory."""
+        if not self._made:
+            self._made = _encoded(self._copy, self._view, tensor)
+        ctypes.memmove(place, self._made, MAP_BYTES)
+        self.move(place, tensor)
+
+    def move(self, place: int, tensor: int) -> None:
+        """Another address for the map that is there."""
+        if driver.library().cuTensorMapReplaceAddress(place, tensor):
+            ctypes.memmove(place, _encoded(self._copy, self._view, tensor), MAP_BYTES)
 
 
-def _encoded(driver: Any, m: CopyMap, view: View, pointer: int) -> Any:
+def _encoded(m: CopyMap, view: View, pointer: int) -> bytes:
+    """The map of a tensor. Raises UnsupportedError where the driver makes none."""
+    bindings: Any = importlib.import_module("cuda.bindings.driver")
     row = max(1, -(-view.shape[m.feature] * BYTES // 16) * 16)
 
     def step(k: int) -> int:
@@ -109,14 +111,14 @@ def _encoded(driver: Any, m: CopyMap, view: View, pointer: int) -> Any:
         dims = [view.shape[m.feature], view.shape[m.row], *(view.shape[k] for k in others)]
         steps = [step(m.row), *(step(k) for k in others)]
         box = [64, m.rows, *(1 for _ in others)]
-    kinds = driver.CUtensorMapDataType
+    kinds = bindings.CUtensorMapDataType
     kind = (
         kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
         if view.dtype == "bf16"
         else kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
     )
-    wide, narrow = driver.cuuint64_t, driver.cuuint32_t
-    status, made = driver.cuTensorMapEncodeTiled(
+    wide, narrow = bindings.cuuint64_t, bindings.cuuint32_t
+    status, made = bindings.cuTensorMapEncodeTiled(
         kind,
         len(dims),
         pointer,
@@ -124,17 +126,17 @@ def _encoded(driver: Any, m: CopyMap, view: View, pointer: int) -> Any:
         [wide(x) for x in steps],
         [narrow(x) for x in box],
         [narrow(1)] * len(dims),
-        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        bindings.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        bindings.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
         # a row of a box has 128 bytes: more would fetch what another box brings
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        bindings.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if int(status):
         raise UnsupportedError(
             f"the driver makes no tensor map of {m.tensor}: sizes {dims}, steps {steps} bytes, box {box}"
         )
-    return made
+    return ctypes.string_at(made.getPtr(), MAP_BYTES)
 
 
 def parameters(
@@ -165,7 +167,7 @@ def _pieces(
             case "map":
                 assert p.map is not None
                 at, view = places[p.map.tensor], views[p.map.tensor]
-                yield block.Map(at.base, at.plus, functools.partial(TensorMap, p.map, view))
+                yield block.Map(at.base, at.plus, TensorMap(p.map, view))
             case "pointer":
                 last = p.name
                 yield places[last]

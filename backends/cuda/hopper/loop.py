@@ -122,14 +122,16 @@ class FragmentLoop:
         """The maximum of a value over its first 8 columns, as a guess of that over all."""
         out = self.out
         part = self.names.fresh("guess")
-        out.add(f"float {part}[{2 * self.held}];")
-        out.add("const int c = 0;")
-        self.mark = self.inside = len(out.lines), out.depth
-        self.words.whole = False
-        with out.block("EACH"):
-            out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
-            out.add(f"{part}[x] = {self.guarded(x, 'NEG_INF', False)};")
-        out.add(f"ROWS {slot}[r] = quad_max(fmaxf({part}[2 * r], {part}[2 * r + 1]));")
+        self.mark = len(out.lines), out.depth
+        with out.block(""):
+            out.add(f"float {part}[{2 * self.held}];")
+            out.add("const int c = 0;")
+            self.inside = len(out.lines), out.depth
+            with out.block("EACH"):
+                out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
+                out.add(f"{part}[x] = {self.guarded(x, 'NEG_INF', False)};")
+            greatest = f"quad_max(fmaxf({part}[2 * r], {part}[2 * r + 1]))"
+            out.add(f"ROWS {slot}[r] = {greatest};")
 
     def part(self, op: Reduce) -> str:
         """The name of a thread's four parts of a reduction."""
@@ -234,9 +236,15 @@ class FragmentLoop:
                 e = self.whole_power(y, n)
             case Map() if (bent := self.bent(x)) is not None:
                 e = self.small_tanh(*bent)
+            case Map(fn="tanh") if self.scale(op.args[0]) is not None:
+                e = self.scaled_tanh(op.args[0])
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
                 text, factor = self.value(y).real().text, self.common_inverse(z)
                 e = Expression(f"({text} * {factor})", "float", product=(text, factor))
+            case Map(fn="select", args=(_, y, z)) if x in self.block.given:
+                bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
+                args = [bit, self.value(self.bare(x, y)), self.value(z)]
+                e = pointwise("select", args, op.result.type.dtype)
             case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
                 e = same_quotient(*map(self.value, quotient))
             case Map(fn="log" | "log2", args=(y,)):
@@ -351,8 +359,8 @@ class FragmentLoop:
         return x, []
 
     def steady(self, x: Operand) -> bool:
-        """Whether an operand is a float that does not change along a row."""
-        return isinstance(x, float) or self.block.is_fixed(x)
+        """Whether an operand is a number that does not change along a row."""
+        return isinstance(x, (int, float)) or self.block.is_fixed(x)
 
     def small_tanh(self, x: Operand, inside: list[str], outside: list[str]) -> Expression:
         """outside · tanh(inside · x) as x times a polynomial in x², whose coefficients hold the factors."""
@@ -374,6 +382,29 @@ class FragmentLoop:
         square = self.squares[e]
         self.out.add(f"const float {factor} = fmaf(fmaf({c}, {square}, {b}), {square}, {a});")
         return Expression(f"({e} * {factor})", "float", product=(e, factor))
+
+    def scale(self, x: Operand) -> tuple[Operand, float] | None:
+        """An element as another one times a literal that is not extreme; None where it is none."""
+        op = self.block.defs.get(x) if isinstance(x, str) else None
+        if op is None or x in self.block.arrays or x in self.locals or not isinstance(op, Map):
+            return None
+        match op:
+            case Map(fn="mul", args=(y, float() | int() as c) | (float() | int() as c, y)):
+                c = float(c)
+            case Map(fn="div", args=(y, float() | int() as c)) if c:
+                c = 1.0 / c
+            case _:
+                return None
+        base, more = self.scale(y) or (y, 1.0)
+        return (base, c * more) if 1e-30 < abs(c * more) < 1e30 else None
+
+    def scaled_tanh(self, x: Operand) -> Expression:
+        """tanh of an element times a literal: one product."""
+        found = self.scale(x)
+        assert found is not None
+        base, c = found
+        text, factor = self.value(base).real().text, literal(2.0 * math.log2(math.e) * c).text
+        return Expression(f"tanh_scaled({text}, {factor})", "float")
 
     def coefficients(
         self, reach: str, inside: list[str], outside: list[str]

@@ -30,8 +30,10 @@ HELD = 0.5
 """The share of the cache that holds different lines."""
 UNEVEN, PARTS = 0.3, 5
 """How much more or less than on average a set is needed; the cache is taken as so many parts, from the least to the most."""
-DRIFT = 11.0
+DRIFT = 8.0
 """How far a multiprocessor is off after streaming one position, at most; after n of them it is √n times that."""
+LAUNCHES = 3
+"""Launches that are played: where tiles may fall out of step, no two are alike."""
 WAIT = 0.2
 """What a chunk from memory takes longer than one from the cache, as a share."""
 BEGIN = 128
@@ -116,12 +118,15 @@ def played(s: Streams, size: int) -> int:
     heads = min(s.heads, max(1, TILES // max(1, len(s.rows) * whole)) * whole)
     tiles = list(s.dealt(heads))
     own = sum(r.own for _, r in tiles)
-    return round((own + _streamed(s, tiles, Cache(size))) * s.heads / heads)
+    streamed = [_streamed(s, tiles, Cache(size), random.Random(n)) for n in range(LAUNCHES)]
+    return round((own + sum(streamed) / LAUNCHES) * s.heads / heads)
 
 
-def _streamed(s: Streams, tiles: Sequence[tuple[int, Row]], cache: Cache) -> float:
+def _streamed(
+    s: Streams, tiles: Sequence[tuple[int, Row]], cache: Cache, chance: random.Random
+) -> float:
     """The bytes of keys and values that come from memory."""
-    chance, jump = random.Random(0), DRIFT * math.sqrt(s.chunk)
+    jump = DRIFT * math.sqrt(s.chunk)
     size, total, dealt = s.chunk * s.each, 0.0, min(s.workers, len(tiles))
     busy = [(0.0, w, w, tiles[w][1].end) for w in range(dealt)]
     while busy:

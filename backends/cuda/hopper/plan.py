@@ -301,7 +301,7 @@ def _memory(
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)
     if brought:
         barrier(f"{RING}_full", 32, schedule.stages)  # each thread of the warp that brings them
-        barrier(f"{RING}_free", 4 * groups, schedule.stages)
+        barrier(f"{RING}_free", THREADS * groups, schedule.stages)  # and each that reads them
         room(RING, sum(x.bytes for x in brought) * s.columns, schedule.stages)
     if s.chosen:
         room("word", 4, schedule.stages)

@@ -21,6 +21,11 @@ BITS = 128
 """The columns of a tile whose bits fill a word: a thread has 32 of them."""
 
 
+def number(columns: int) -> int:
+    """The words for so many columns of a row."""
+    return -(-columns // BITS)
+
+
 class Loop(Protocol):
     """The loop that masks are for. `held`: the rows of a thread; `declared`: what is known inside the loop only."""
 
@@ -48,18 +53,25 @@ class Words:
     def __init__(self, loop: Loop) -> None:
         self.loop, self.block = loop, loop.block
         self.whole = True
-        self.made: dict[Span, str] = {}
 
     @property
     def count(self) -> int:
         """The words of a row."""
-        return -(-self.block.structure.columns // BITS)
+        return number(self.block.structure.columns)
 
     # ---- the bit of an element
 
     def bit(self, span: Span) -> str:
         """The test of an element's bit."""
-        return f"({self.word(span)} & (1u << (2 * c + (x & 1) & 31)))"
+        return self.tested_in(self.word(span))
+
+    def test(self, name: str) -> str:
+        """The test of an element's bit in words that are there already. `name`: see `place`."""
+        return self.tested_in(self.place(name))
+
+    def tested_in(self, word: str) -> str:
+        """The test of an element's bit in its word."""
+        return f"({word} & (1u << (2 * c + (x & 1) & 31)))"
 
     def hoists(self, span: Span) -> bool:
         """Whether a mask can be computed before the loop."""
@@ -71,14 +83,15 @@ class Words:
         span = replace(span, others=())
         if not (span.low or span.high or span.unions) and len(span.words) == 1:
             return self.place(span.words[0])
-        if span not in self.made:
+        made = self.block.words
+        if span not in made:
             held = self.loop.held
-            name = self.made[span] = self.loop.names.fresh("counting")
+            name = made[span] = self.loop.names.fresh("counting")
             self.loop.before(f"u32 {name}[{self.count * held}];")
             for k in range(self.count):
                 at = f"{k * held} + r" if k else "r"
                 self.loop.before(f"ROWS {name}[{at}] = {self.bits(span, k)};")
-        return self.place(f"{self.made[span]}[r]")
+        return self.place(f"{made[span]}[r]")
 
     def place(self, name: str) -> str:
         """A word of an element. `name`: it ends in `[r]` where there is one for each row."""
@@ -108,13 +121,12 @@ class Words:
         """A condition whose bits are computed before the loop; None where it is computed where it is used."""
         if not self.whole:
             return None
-        match self.block.masks.kind(x):
-            case "columns":
-                return self.expression(self.by_threads(x))
-            case "rows":
-                return self.expression(self.by_rows(x))
-            case _:
-                return None
+        made, kind = self.block.words, self.block.masks.kind(x)
+        if kind == "elements":
+            return None
+        if x not in made:
+            made[x] = self.by_threads(x) if kind == "columns" else self.by_rows(x)
+        return self.expression(made[x])
 
     def expression(self, name: str) -> Expression:
         span = Span(words=(name,))

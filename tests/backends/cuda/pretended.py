@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from tests.backends.cuda import host
 from tilec import arrays, glance, gpu, kernel
 from tilec.arrays import Array, numpy_dtype, view
-from tilec.backends.cuda import execute, launch, nvrtc, words
+from tilec.backends.cuda import driver, execute, launch, nvrtc, words
 from tilec.errors import ArgumentError
 
 
@@ -38,6 +39,10 @@ def _see(name: str, x: Any) -> Array:
     return Array(a.pointer, a.dtype, a.shape, a.strides, x, "cupy", True, x.number)
 
 
+Run = Callable[[int, int], None]
+"""Runs a kernel: the address of the addresses of its parameters, and the number of blocks."""
+
+
 @dataclass
 class Machine:
     """What the device was asked to do. `follows`: of each launch whether it may begin while the one before it runs;
@@ -47,37 +52,54 @@ class Machine:
     follows: list[bool] = field(default_factory=list)
     stream: int = 0
     capturing: dict[int, int] = field(default_factory=dict)
-    recorded: list[tuple[Any, int, int]] = field(default_factory=list)
+    recorded: list[tuple[Run, Any, int]] = field(default_factory=list)
     allocated: list[Any] = field(default_factory=list)
+    functions: list[tuple[str, Run]] = field(default_factory=list)
+
+    def kernel(self, name: str, run: Run) -> launch.Kernel:
+        """A kernel that the driver of this machine can launch."""
+        self.functions.append((name, run))
+        return launch.Kernel(SimpleNamespace(ptr=len(self.functions)), name, 32, 0, in_turn=True)
+
+    def cuLaunchKernelEx(self, place: Any, function: int, table: int, extra: None) -> int:
+        """What the driver does: at once, or when a capture is replayed, which sees the parameters as they are now."""
+        settings, (name, run) = place._obj, self.functions[function - 1]
+        blocks = settings.grid[0]
+        self.launches.append((name, blocks))
+        self.follows.append(settings.count > 0)
+        if (settings.stream or 0) not in self.capturing:
+            run(table, blocks)
+            return 0
+        first = ctypes.c_void_p.from_address(table).value or 0
+        copy = ctypes.create_string_buffer(ctypes.string_at(first, table - first))
+        again = ctypes.c_void_p(ctypes.addressof(copy))
+        self.recorded.append((run, (copy, again), blocks))
+        return 0
 
     def replay(self) -> None:
         """Runs what was captured, as it was recorded."""
-        for entry, table, blocks in self.recorded:
-            entry(table, ctypes.c_int64(blocks), 0, 1)
+        for run, (_, table), blocks in self.recorded:
+            run(ctypes.addressof(table), blocks)
+
+
+def _simple(entry: Any) -> Run:
+    """A kernel on the host, which has one parameter."""
+
+    def run(table: int, blocks: int) -> None:
+        place = ctypes.c_void_p.from_address(table).value
+        entry(ctypes.c_void_p(place), ctypes.c_int64(blocks), 0, 1)
+
+    return run
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Pretends a device of compute capability 8.0, whose arrays are CuPy's."""
     machine = Machine()
 
-    class Kernel:
-        def __init__(self, library: Any, name: str) -> None:
-            self.entry, self.name = getattr(library, f"run_{name}"), name
-
-        def __call__(self, blocks: int, table: int, stream: int, follows: bool = False) -> None:
-            place = ctypes.c_void_p.from_address(table).value or 0
-            machine.launches.append((self.name, blocks))
-            machine.follows.append(follows)
-            if stream in machine.capturing:
-                copy = ctypes.create_string_buffer(ctypes.string_at(place, table - place))
-                machine.recorded.append((self.entry, copy, blocks))
-            else:
-                self.entry(ctypes.c_void_p(place), ctypes.c_int64(blocks), 0, 1)
-
     def load(image: bytes, functions: Any, note: str, in_turn: bool) -> list[Any]:
         names = [f[0] for f in functions]
         library = host.build(image.decode(), names)
-        return [Kernel(library, n) for n in names]
+        return [machine.kernel(n, _simple(getattr(library, f"run_{n}"))) for n in names]
 
     def allocator(library: str, number: int, shape: Any, dtype: Any) -> Any:
         return lambda: on_device(np.full(shape, 7, numpy_dtype(dtype)), number)
@@ -112,7 +134,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(
         launch, "cupy", lambda: SimpleNamespace(empty=memory, zeros=memory, cuda=cuda)
     )
+    monkeypatch.setattr(launch, "_runtime", lambda: runtime)
     monkeypatch.setattr(launch, "load", load)
+    monkeypatch.setattr(driver, "library", lambda: machine)
     monkeypatch.setattr(words, "on", lambda number: machine_words)
     machine_words = words.Words()
     monkeypatch.setattr(execute, "makers", lambda arch: [])  # the host runs general code only

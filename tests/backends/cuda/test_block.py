@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import struct
 
+import pytest
+
 from tilec.backends.cuda.block import ALIGN, MAP_BYTES, Address, Block, Map
 
 
@@ -24,18 +26,29 @@ def test_pieces_follow_each_other_and_addresses_are_filled_in() -> None:
         assert parameters(block.tables[1], [4, 8]) == [b"\1\0\0\0", struct.pack("<q", second)]
 
 
-def test_a_map_is_written_only_where_its_tensor_has_moved() -> None:
-    written: list[int] = []
+class Writer:
+    """Writes maps of bytes that are all the same. `fail`: what raises, in turn."""
 
-    def writer(place: int):
+    def __init__(self, *fail: bool) -> None:
+        self.done: list[tuple[str, int]] = []
+        self.fail = list(fail)
+
+    def write(self, place: int, tensor: int) -> None:
         assert place % ALIGN == 0
+        self.put("write", place, tensor)
 
-        def write(tensor: int) -> None:
-            written.append(tensor)
-            ctypes.memset(place, tensor % 256, MAP_BYTES)
+    def move(self, place: int, tensor: int) -> None:
+        self.put("move", place, tensor)
 
-        return write
+    def put(self, how: str, place: int, tensor: int) -> None:
+        if self.fail and self.fail.pop(0):
+            raise RuntimeError
+        self.done.append((how, tensor))
+        ctypes.memset(place, tensor % 256, MAP_BYTES)
 
+
+def test_a_map_is_written_once_and_moved_only_where_its_tensor_has() -> None:
+    writer = Writer()
     block = Block([[(b"12345678",), (Map(1, 8, writer),)]])
     for bases in ((100, 7), (101, 7), (101, 9), (100, 7)):
         block.fill(bases)
@@ -43,22 +56,17 @@ def test_a_map_is_written_only_where_its_tensor_has_moved() -> None:
             b"12345678",
             bytes([bases[1] + 8]) * MAP_BYTES,
         ]
-    assert written == [15, 17, 15]
+    assert writer.done == [("write", 15), ("move", 17), ("move", 15)]
 
 
 def test_a_map_that_could_not_be_written_is_written_again() -> None:
-    fail = [True]
-    written: list[int] = []
-
-    def write(tensor: int) -> None:
-        if fail.pop():
-            raise RuntimeError
-        written.append(tensor)
-
-    block = Block([[(Map(0, 0, lambda place: write),)]])
-    try:
-        block.fill((3,))
-    except RuntimeError:
-        fail.append(False)
-    block.fill((3,))
-    assert written == [3]
+    writer = Writer(True, False, True)
+    block = Block([[(Map(0, 0, writer),), (Address(1),)]])
+    for base, good in ((3, False), (3, True), (4, False), (3, True)):
+        if good:
+            block.fill((base, base))
+            assert parameters(block.tables[0], [128, 8])[1] == struct.pack("<q", base)
+        else:
+            with pytest.raises(RuntimeError):
+                block.fill((base, base))
+    assert writer.done == [("write", 3), ("write", 3)]

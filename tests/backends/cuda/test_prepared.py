@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
 
@@ -12,7 +13,7 @@ import tilec
 from tests.backends.cuda import host, pretended
 from tests.backends.cuda.pretended import on_device
 from tests.programs import CAUSAL
-from tilec.backends.cuda import launch, prepared, words
+from tilec.backends.cuda import driver, launch, prepared, words
 from tilec.errors import ResourceError
 
 pytestmark = pytest.mark.skipif(
@@ -52,7 +53,7 @@ def test_other_arrays_of_one_layout(device, text):
         right(kernel, arrays, kernel(*arrays))
     (plan,) = kernel._plans.values()
     (ready,) = plan.run.known.values()
-    assert len(ready._blocks) <= prepared.KEPT
+    assert len(ready._kept) <= prepared.KEPT
 
 
 def test_blocks_of_the_oldest_addresses_are_used_again(device, monkeypatch):
@@ -64,7 +65,7 @@ def test_blocks_of_the_oldest_addresses_are_used_again(device, monkeypatch):
         right(kernel, arrays, kernel(*arrays, out=out))
     (plan,) = kernel._plans.values()
     for ready in plan.run.known.values():
-        assert len(ready._blocks) == 2
+        assert len(ready._kept) == 2
 
 
 @pytest.mark.parametrize("text", [CAUSAL, TWICE])
@@ -108,35 +109,35 @@ def test_what_was_not_called_before_a_capture_cannot_be_captured(device):
 
 def test_words_belong_to_a_stream_or_to_a_capture(device):
     w = words.Words()
-    first, captured = w.of(1)
-    assert not captured
-    assert w.of(1) == (first, False)
-    other, _ = w.of(2)
-    device.capturing = {1: 100}
-    graph, captured = w.of(1)
-    assert captured
-    assert w.of(1) == (graph, True)
-    device.capturing = {1: 101}
-    again, _ = w.of(1)
-    device.capturing = {}
-    assert w.of(1) == (first, False)
-    assert len({first, other, graph, again}) == 4
-    assert all(abs(a - first) >= words.SLOT for a in (other, graph, again))
+    asked = [(1, 0), (2, 0), (1, 100), (1, 101)]
+    places = [w.of(*x) for x in asked]
+    assert [w.of(*x) for x in asked] == places
+    assert len(set(places)) == 4
+    assert all(abs(a - places[0]) >= words.SLOT for a in places[1:])
 
 
 def test_words_run_out_only_where_nothing_can_be_allocated(device):
     w = words.Words()
-    w.of(0)
+    w.of(0, 0)
     for n in range(1, words.SLOTS):
-        device.capturing = {0: n}
-        w.of(0)
-    device.capturing = {0: words.SLOTS}
+        w.of(0, n)
     with pytest.raises(ResourceError, match="once outside of any"):
-        w.of(0)
-    device.capturing = {}
-    w.of(1)
-    device.capturing = {0: words.SLOTS}
-    w.of(0)
+        w.of(0, words.SLOTS)
+    w.of(1, 0)
+    w.of(0, words.SLOTS)
+
+
+def test_streams_have_launches_of_their_own(device, monkeypatch):
+    monkeypatch.setattr(prepared, "KEPT", 1)
+    kernel = tilec.compile(CAUSAL, target="cuda")
+    arrays, streams = there(kernel, 1), []
+    begin = device.cuLaunchKernelEx
+    monkeypatch.setattr(
+        device, "cuLaunchKernelEx", lambda s, *a: streams.append(s._obj.stream) or begin(s, *a)
+    )
+    for device.stream in (3, 4, 4, 3):
+        right(kernel, arrays, kernel(*arrays))
+    assert streams == [3, 4, 4, 3]
 
 
 def test_no_array_of_the_user_is_kept(device):
@@ -149,59 +150,86 @@ def test_no_array_of_the_user_is_kept(device):
     assert [r() for r in seen] == [None] * len(seen)
 
 
-class Refusal(RuntimeError):
-    def __init__(self, status: int) -> None:
-        super().__init__(f"CUDA error {status}")
+class Function:
+    ptr = 5
+
+
+class Driver:
+    """A driver whose launches are noted, and fail from the second on where there is a status for that."""
+
+    def __init__(self, status: int = 0) -> None:
         self.status = status
+        self.begun: list[tuple[int, bool, int]] = []
+
+    def cuLaunchKernelEx(self, settings, function, table, extra) -> int:
+        assert function == Function.ptr
+        assert extra is None
+        s = settings._obj
+        assert list(s.grid)[1:] == list(s.block)[1:] == [1, 1]
+        self.begun.append((s.grid[0], s.count == 1 and bool(s.attributes), s.stream or 0))
+        return self.status if len(self.begun) > 1 else 0
+
+    def cuGetErrorName(self, status, place) -> int:
+        ctypes.c_char_p.from_address(place).value = b"NAME"
+        return 0
+
+    cuGetErrorString = cuGetErrorName
 
 
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        (701, r"the launch of two \(schedule x=2\) failed.*3 blocks of 128 threads, 1,024 bytes"),
-        (700, r"a kernel failed.*launched last: two \(schedule x=2\), one.*CUDA_LAUNCH_BLOCKING"),
+        (
+            701,
+            r"the launch of two \(schedule x=2\) failed \(NAME.*3 blocks of 128 threads, 1,024 b",
+        ),
+        (
+            700,
+            r"a kernel failed.*NAME.*launched last: two \(schedule x=2\), one.*CUDA_LAUNCH_BLOCKING",
+        ),
     ],
 )
 def test_failures_name_kernels_and_schedules(monkeypatch, status, text):
-    class Function:
-        ptr = 5
-
-    def start(*_):
-        if len(launch.recent) > 1:
-            raise Refusal(status)
-
+    library = Driver(status)
+    monkeypatch.setattr(driver, "library", lambda: library)
     launch.recent.clear()
-    monkeypatch.setattr(launch, "_start", lambda: start)
-    launch.Kernel(Function, "one", 64, 0)(1, 0, 0)
+    one, two = (
+        launch.Kernel(Function, "one", 64, 0),
+        launch.Kernel(Function, "two", 128, 1024, "schedule x=2"),
+    )
     with pytest.raises(ResourceError, match=text):
-        launch.Kernel(Function, "two", 128, 1024, "schedule x=2")(3, 0, 0)
+        launch.start([one.launch(1, 0, 0), two.launch(3, 0, 0)])
 
 
 def test_a_kernel_that_waits_may_begin_before_the_one_before_it_is_done(monkeypatch):
-    class Function:
-        ptr = 5
-
-    begun: list[tuple[str, int]] = []
-    monkeypatch.setattr(launch, "_start", lambda: lambda *a: begun.append(("after", a[1])))
-    monkeypatch.setattr(launch, "_start_early", lambda f, s, t: begun.append(("early", s.gridDimX)))
+    library = Driver()
+    monkeypatch.setattr(driver, "library", lambda: library)
     one, old = (
         launch.Kernel(Function, "one", 64, 0, in_turn=True),
         launch.Kernel(Function, "old", 64, 0),
     )
-    for kernel, blocks, follows in ((one, 2, False), (one, 3, True), (old, 4, True)):
-        kernel(blocks, 0, 0, follows)
-    assert begun == [("after", 2), ("early", 3), ("after", 4)]
+    asked = ((one, 2, 7, False), (one, 3, 7, True), (old, 4, 7, True), (one, 3, 8, True))
+    launches = [k.launch(blocks, 0, stream, follows) for k, blocks, stream, follows in asked]
+    for _ in range(2):
+        launch.start(launches)
+    assert library.begun == [(2, False, 7), (3, True, 7), (4, False, 7), (3, True, 8)] * 2
 
 
-def test_what_the_driver_refuses_is_said(monkeypatch):
-    class Driver:
-        @staticmethod
-        def cuLaunchKernelEx(*_):
-            return 701
-
-    class Function:
-        ptr = 5
-
-    monkeypatch.setattr(launch, "_driver", lambda: Driver)
-    with pytest.raises(ResourceError, match="the launch of one failed"):
-        launch.Kernel(Function, "one", 32, 0, in_turn=True)(1, 0, 0, True)
+def test_settings_are_those_of_the_driver():
+    bindings = pytest.importorskip("cuda.bindings.driver")
+    want = bindings.CUlaunchConfig()
+    want.gridDimX, want.gridDimY, want.gridDimZ = 7, 1, 1
+    want.blockDimX, want.blockDimY, want.blockDimZ = 128, 1, 1
+    want.sharedMemBytes, want.hStream = 1024, bindings.CUstream(99)
+    early = bindings.CUlaunchAttribute()
+    early.id = bindings.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    early.value.programmaticStreamSerializationAllowed = 1
+    want.attrs, want.numAttrs = [early], 1
+    size = ctypes.sizeof(driver.Settings)
+    made = driver.settings(7, 128, 1024, 99, early=True)
+    got = driver.Settings.from_buffer_copy(ctypes.string_at(want.getPtr(), size))
+    attribute = ctypes.string_at(made.attributes, ctypes.sizeof(driver.Attribute))
+    assert attribute == ctypes.string_at(early.getPtr(), len(attribute))
+    got.attributes = made.attributes
+    assert bytes(got) == bytes(made)
+    assert not driver.settings(7, 128, 1024, 99, early=False).count

@@ -29,45 +29,35 @@ SMALL = {"warps": 2, "height": 16, "columns": 32, "stages": 1, "blocks": 1, "que
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that have run."""
     names: list[str] = []
-    pretended.install(monkeypatch)
+    machine = pretended.install(monkeypatch)
     load = launch.load
 
     def loaded(device: int, code: Code) -> execute.Loaded:
-        kernels: dict[int, Any] = {}
-        for n, source in code.fast.items():
-            run = emulator.build(source).launch
-
-            def start(
-                blocks: int,
-                table: int,
-                stream: int,
-                follows: bool,
-                run: Any = run,
-                name: str = source.name,
-            ) -> None:
-                names.append(f"{code.emitter} {name}")
-                assert not run(ctypes.c_void_p(table), blocks, ctypes.c_uint64(1))
-
-            kernels[n] = start
+        kernels = {n: machine.kernel(s.name, fast_run(s)) for n, s in code.fast.items()}
         for unit in code.units:
             general = {f.name: n for n, f in code.functions.items() if f.name in unit.names}
             if general:
                 made = load(unit.text.encode(), [(x, 0, 0) for x in unit.names], "", False)
-                for name, k in zip(unit.names, made, strict=True):
-
-                    def begin(
-                        blocks: int,
-                        table: int,
-                        stream: int,
-                        follows: bool,
-                        k: Any = k,
-                        name: str = name,
-                    ) -> None:
-                        names.append(f"simt {name}")
-                        k(blocks, table, stream)
-
-                    kernels[general[name]] = begin
+                kernels |= {general[k.name]: noted(k) for k in made}
         return execute.Loaded(code, kernels)
+
+    def fast_run(source: Any) -> pretended.Run:
+        run = emulator.build(source).launch
+
+        def start(table: int, blocks: int) -> None:
+            names.append(f"ampere {source.name}")
+            assert not run(ctypes.c_void_p(table), blocks, ctypes.c_uint64(1))
+
+        return start
+
+    def noted(kernel: launch.Kernel) -> launch.Kernel:
+        name, run = machine.functions[kernel.function.ptr - 1]
+
+        def start(table: int, blocks: int) -> None:
+            names.append(f"simt {name}")
+            run(table, blocks)
+
+        return machine.kernel(name, start)
 
     monkeypatch.setattr(execute, "makers", fast.makers)
     monkeypatch.setattr(execute, "_load", loaded)

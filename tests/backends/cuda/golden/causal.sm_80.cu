@@ -161,11 +161,11 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
         int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((again(lane)) >> 2) + 8 * r;   // i
         int t_3[4]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   examples/causal.tile:4
         int t_4[4]; ROWS t_4[r] = (t_3[r] - M);  // sub(t_3, M)   examples/causal.tile:4
+        u32 counting_[4];
+        ROWS counting_[r] = columns_to(t_4[r] - stream_lane);
         {
           float guess[8];
           const int c = 0;
-          u32 counting_[4];
-          ROWS counting_[r] = columns_to(t_4[r] - stream_lane);
           EACH {
             const int r = x >> 1, column = x & 1;
             const float t_12_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? few_[8 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3

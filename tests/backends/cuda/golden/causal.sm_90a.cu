@@ -239,11 +239,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         begin_1 = 1;
         const int window = start_1 + (windows_1 - 1 - 0) * 128, stream_lane = window + 2 * (lane & 3);   // j
         const int rest = N - stream_lane;
+        u32 counting_[2];
+        ROWS counting_[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
         {
           float guess[4];
           const int c = 0;
-          u32 counting_[2];
-          ROWS counting_[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
           EACH {
             const int r = x >> 1, column = x & 1;
             const float t_12_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
@@ -253,13 +253,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         }
         float t_14[2]; ROWS t_14[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/causal.tile:4
         float r_1[2]; ROWS r_1[r] = max_nan(t_14[r], -3.4028235e+38f);  // max(t_14, -3.4028234663852886e+38)   examples/causal.tile:4
-        u32 counting__[2];
-        ROWS counting__[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
 #pragma unroll
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_12_x_ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_x_ = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
             t_1[4 * c + x] = t_12_x_;
           }
         }
@@ -421,13 +419,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         k_ahead.step();
         float t_14[2]; ROWS t_14[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/causal.tile:4
         float r_1[2]; ROWS r_1[r] = max_nan(t_14[r], -3.4028235e+38f);  // max(t_14, -3.4028234663852886e+38)   examples/causal.tile:4
-        u32 counting___[2];
-        ROWS counting___[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
+        u32 counting__[2];
+        ROWS counting__[r] = columns_to(least<int>(t_4[r] - stream_lane, rest - 1));
 #pragma unroll
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_12_x__ = ((counting___[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
+            const float t_12_x__ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_1[4 * c + x] : NEG_INF);  // select(t_5, t_11, -inf)   examples/causal.tile:3
             t_1[4 * c + x] = t_12_x__;
           }
         }

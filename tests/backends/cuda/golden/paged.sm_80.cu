@@ -361,11 +361,11 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
         if (n == 0) {
           float few__[8];
           rows_by_rows<f16, 4, 64, 64, 2, false, false>(few__, q_place, corner, shared + 8192 + stage * 8192, turned);   // t_5 = contract(q, k, over=d)
+          u32 counting_[2];
+          ROWS counting_[r] = columns_to(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane));
           {
             float guess_[4];
             const int c = 0;
-            u32 counting_[2];
-            ROWS counting_[r] = columns_to(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane));
             EACH {
               const int r = x >> 1, column = x & 1;
               const float t_15_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? few__[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4

@@ -541,11 +541,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         begin_1 = 1;
         const int window = start_1 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
         const int rest = ((i64)P * MP) - stream_lane;
+        u32 counting_[2];
+        ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
         {
           float guess_[4];
           const int c = 0;
-          u32 counting_[2];
-          ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
           EACH {
             const int r = x >> 1, column = x & 1;
             const float t_15_x = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
@@ -555,13 +555,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         }
         float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
         float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
-        u32 counting__[2];
-        ROWS counting__[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
 #pragma unroll
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_15_x_ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            const float t_15_x_ = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
             t_5[4 * c + x] = t_15_x_;
           }
         }
@@ -732,13 +730,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         k_ahead.step();
         float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
         float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
-        u32 counting___[2];
-        ROWS counting___[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
+        u32 counting__[2];
+        ROWS counting__[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
 #pragma unroll
         for (int c = 0; c < 16; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
-            const float t_15_x__ = ((counting___[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
+            const float t_15_x__ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
             t_5[4 * c + x] = t_15_x__;
           }
         }

@@ -136,20 +136,13 @@ inline void barriers_ready() {}
 inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
 inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
 inline Barrier& at(u32 b) { if (!barriers.count(b)) fail("no barrier there"); return barriers[b]; }
-// Words in shared memory. Who has read one may still be about to until it arrives at a barrier itself, or another thread of its
-// warp does so after a __syncwarp: without that, the arrival of one thread says nothing of the others.
-inline std::map<u32, std::map<int, bool>> readers;   // by word and thread: whether its warp has met since
+// Words in shared memory. Who has read one may still be about to until it arrives at a barrier itself: the arrival of one thread
+// says nothing of the others, also where its warp has met before.
+inline std::map<u32, std::set<int>> readers;   // the threads that read a word
 inline const char* race = nullptr;
-inline void is_read(u32 a) { readers[a][threadIdx.x] = false; }
-inline void has_read() {
-  for (auto& r : readers)
-    for (auto x = r.second.begin(); x != r.second.end();)
-      x = x->first == threadIdx.x || (x->second && x->first / 32 == threadIdx.x / 32) ? r.second.erase(x) : std::next(x);
-}
-inline void __syncwarp() {
-  for (auto& r : readers) if (r.second.count(threadIdx.x)) r.second[threadIdx.x] = true;
-  meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp");
-}
+inline void is_read(u32 a) { readers[a].insert(threadIdx.x); }
+inline void has_read() { for (auto& r : readers) r.second.erase(threadIdx.x); }
+inline void __syncwarp() { meet(my_warp(), 32, threadIdx.x % 32, 0, "syncwarp"); }
 template<class T> inline void shared_put(u32 a, T x) {
   if (!readers[a].empty()) race = "a word is written that a thread may still be reading";
   memcpy(arena + a, &x, sizeof x);

@@ -23,6 +23,7 @@ SHARED = (
     "clear",
     "scale",
     "sigmoid_",
+    "tanh_scaled",
     "tanh_",
     "tanh_reach",
     "regular",

@@ -33,6 +33,7 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         {"B": 1, "H": 4, "HK": 2, "M": 140, "N": 150, "D": 32, "E": 32},
         {"columns": 32},
     ),
+    ("chunks", "f16", {"B": 1, "H": 2, "M": 150, "N": 190, "D": 16, "E": 16}, {"columns": 32}),
     (
         "differential",
         "bf16",
@@ -432,6 +433,24 @@ def test_words_that_all_threads_of_a_warp_read_are_noticed() -> None:
     told = re.compile(r"shared_told\(([^;]*), lane\)")
     careless = told.sub(r"__shfl_sync(FULL, shared_get(\1), 0)", source.text)
     assert careless != source.text
+
+    def launch(_: int, memory: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> None:
+        emulator.run(dataclasses.replace(source, text=careless), memory, known, processors=1)
+
+    with pytest.raises(RuntimeError, match="while it is read"):
+        running.completed(placed, [n], launch, arrays, sizes)
+
+
+def test_labels_that_one_thread_gives_back_for_its_warp_are_noticed() -> None:
+    kernel, arrays = labelled("a short bias", 200)
+    sizes = {"B": 2, "H": 2, "N": 200, "D": 16, "E": 16}
+    placed, sources = running.tiles(kernel, "f16", sizes, columns=16)
+    ((n, source),) = sources.items()
+    free, count, _ = source.plan.barriers["labels_free"]
+    begun, given = f"barrier_init(shared + {free} + 8 * n, ", f"arrive(shared + {free} + "
+    careless = source.text.replace(f"{begun}{count})", f"{begun}{count // 32})")
+    careless = careless.replace(given, f"__syncwarp(); if (lane == 0) {given}")
+    assert careless.count("__syncwarp(); if (lane == 0)") > 1
 
     def launch(_: int, memory: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> None:
         emulator.run(dataclasses.replace(source, text=careless), memory, known, processors=1)
