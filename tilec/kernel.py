@@ -432,11 +432,19 @@ class Kernel:
         # the sizes that specialise fixes are known only after the tensor passes
         return tensor + tuple(pipeline.Step(s.name) if s.name == "specialise" else s for s in tiles)
 
-    def source(self, target: str = "llvm", *, dtype: DType | None = None, **sizes: int) -> str:
-        """The generated code: `llvm` for LLVM IR, `asm` for this processor's assembly; `cuda`, `ptx` or `sass`.
+    def source(
+        self,
+        target: str = "llvm",
+        *,
+        dtype: DType | None = None,
+        processor: str | None = None,
+        **sizes: int,
+    ) -> str:
+        """The generated code: `llvm` for LLVM IR, `asm` for assembly; `cuda`, `ptx` or `sass`.
 
         A target stands for its first form: `cpu` for LLVM IR, `cuda:sm_80` for CUDA for this GPU. `dtype`: the element type
-        of untyped tensors; without one f32 on a CPU, f16 on a GPU.
+        of untyped tensors; without one f32 on a CPU, f16 on a GPU. `processor`: sse, avx, avx2, avx512 or neon for LLVM IR
+        and assembly of another processor than this machine's.
         """
         if target == "cpu":
             target = "llvm"
@@ -444,11 +452,16 @@ class Kernel:
             there = Kernel(self._source, target=target, tile=self._tile, schedule=self._schedule)
             return there.source("cuda", dtype=dtype, **sizes)
         if target in backend.CPU_FORMS:
-            return backend.source(_last(self.stages(dtype=dtype or "f32", sizes=sizes)), target)
+            tiles = _last(self.stages(dtype=dtype or "f32", sizes=sizes))
+            return backend.source(tiles, target, processor=processor)
         if target not in backend.GPU_FORMS:
             forms = ", ".join(backend.CPU_FORMS + backend.GPU_FORMS)
             raise UnsupportedError(
                 f"no code of the kind {target!r} can be made; what works is {forms}"
+            )
+        if processor is not None:
+            raise UnsupportedError(
+                f"processor={processor!r} goes with {' and '.join(backend.CPU_FORMS)}; {target} is code for a GPU"
             )
         from tilec.backends.cuda import target as cuda
 

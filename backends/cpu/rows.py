@@ -119,7 +119,7 @@ class Rows:
                 columns = [x if lanes_of(x) else e.splat(x) for x in columns]
                 ev.memory.look(columns)
                 for start, x in zip(rows, e.transpose(columns), strict=True):
-                    here = e.add(start, i)
+                    at = e.add(start, i)
                     e.write(storage.narrow(e, x, dtype), ev.slots["pointer", tensor], at)
 
         self.each(axis, block)
