@@ -450,7 +450,7 @@ class Kernel:
             target = "llvm"
         if backend.on_gpu(choices.text("source", target)) and target != "cuda":
             there = Kernel(self._source, target=target, tile=self._tile, schedule=self._schedule)
-            return there.source("cuda", dtype=dtype, **sizes)
+            return there.source("cuda", dtype=dtype, processor=processor, **sizes)
         if target in backend.CPU_FORMS:
             tiles = _last(self.stages(dtype=dtype or "f32", sizes=sizes))
             return backend.source(tiles, target, processor=processor)
