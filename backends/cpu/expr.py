@@ -2,7 +2,8 @@
 
 A point fixes the local position on each axis of the nest; along one axis, the *vector* axis, it stands for a few
 vectors of consecutive positions. Positions past the end of a window are those of its last one, so that every lane computes
-something that is right. A value that does not vary along the vector axis is a scalar.
+something that is right, unless it comes from a tile in scratch that was written element by element: there such lanes hold
+what earlier work left, and may be NaN. A value that does not vary along the vector axis is a scalar.
 
 Exact code carries with a value the mark of the absent zeros (`marks`); in scratch memory an absent zero is a NaN with a
 payload that arithmetic does not make.
@@ -323,6 +324,16 @@ class Evaluator:
         self.memo[-1][("alive", key)] = p
         return out
 
+    def inside(self, p: Point) -> tuple[Any, ...] | None:
+        """Which lanes are not past the end of the vector axis' window, one condition per part; None where none is."""
+        if p.vector is None:
+            return None
+        e, base, count = self.e, p.at[p.vector], self.window(p.vector).count
+        if isinstance(count, int) and count % (e.lanes * p.parts) == 0:
+            return None
+        ramps = (e.ramp(e.add(base, v * e.lanes)) for v in range(p.parts))
+        return tuple(e.compare("<", x, count) for x in ramps)
+
     def position(self, axis: str, p: Point) -> tuple[Any, ...]:
         """The positions on an axis: one i64, or a vector per part."""
         w = self.window(axis)
@@ -426,7 +437,7 @@ class Evaluator:
             self.write(op, p, value)
 
     def write(self, op: Store, p: Point, value: Val) -> None:
-        self.memory.write(op.tensor, self.index(op, p), value, self.near(op, p))
+        self.memory.write(op.tensor, self.index(op, p), value, self.near(op, p), self.inside(p))
 
     def index(self, op: Load | Store, p: Point) -> list[Index]:
         """The indices of a load or a store at a point. An axis is in range: that is checked at the call."""

@@ -6,6 +6,7 @@ the stride and of the distance to the window's end. Else lane by lane.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -151,13 +152,20 @@ class Memory:
 
     # ---- stores
 
-    def write(self, tensor: str, index: Sequence[Index], value: Val, near: Any | None) -> None:
-        """Sets elements of a tensor. `near` as for `read`."""
+    def write(
+        self,
+        tensor: str,
+        index: Sequence[Index],
+        value: Val,
+        near: Any | None,
+        inside: Sequence[Any] | None,
+    ) -> None:
+        """Sets elements of a tensor. `near` as for `read`; `inside`: which lanes of each part count; None: all."""
         e, dtype = self.e, self.dtype_of(tensor)
         n = max((len(x.value.parts) for x in index), default=1)
         wide = [e.convert(value.part(part), kind_for(dtype, self.float)) for part in range(n)]
         if kind(dtype) == "float":
-            self.look(wide)
+            self.look(wide, inside)
         narrow = [storage.narrow(e, x, dtype) for x in wide]
         if near is None:
             self._scatter(tensor, index, narrow)
@@ -182,13 +190,15 @@ class Memory:
             else:
                 e.write(x, base, offset)
 
-    def look(self, parts: Sequence[Any]) -> None:
-        """Remembers whether a stored value is NaN."""
+    def look(self, parts: Sequence[Any], inside: Sequence[Any] | None = None) -> None:
+        """Remembers whether a stored value is NaN. `inside` as for `write`: what other lanes hold is nobody's value."""
         if self.found is None:
             return
-        e, bad = self.e, self.e.is_nan(parts[0])
-        for x in parts[1:]:
-            bad = e.or_(bad, e.is_nan(x))
+        e = self.e
+        each = [e.is_nan(x) for x in parts]
+        if inside is not None and lanes_of(parts[0]):
+            each = [e.and_(x, ok) for x, ok in zip(each, inside, strict=True)]
+        bad = functools.reduce(e.or_, each)
         word = e.convert(e.any(bad), "i64")
         e.write(e.or_(e.read("i64", self.found), word), self.found)
 

@@ -346,11 +346,8 @@ class Nests:
 
     def within(self, p: Point, x: Any, other: float) -> Any:
         """A vector of values, with `other` in the lanes past the window's end."""
-        assert p.vector is not None
-        e, count = self.e, self.ev.window(p.vector).count
-        if isinstance(count, int) and count % e.lanes == 0:
-            return x
-        return e.select(e.compare("<", e.ramp(p.at[p.vector]), count), x, other)
+        inside = self.ev.inside(p)
+        return x if inside is None else self.e.select(inside[0], x, other)
 
     # ---- contractions
 

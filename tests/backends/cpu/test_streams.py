@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
+from pathlib import Path
 from typing import Any
 
 import llvmlite.ir as ir
@@ -13,7 +16,7 @@ import pytest
 
 import tilec
 from tilec import accuracy
-from tilec.backends.cpu import jit
+from tilec.backends.cpu import jit, pool
 from tilec.backends.cpu.context import Context
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.lower import TASK
@@ -205,3 +208,31 @@ def test_keys_and_values_are_read_without_a_copy() -> None:
     }
     pages = np.zeros((2, 12), np.int32)
     assert streamed(PAGED, q, k, v, pages, np.array([180, 17], np.int32)) == {"K", "V"}
+
+
+def poison(size: int = 1 << 20) -> None:
+    """Leaves NaN in the scratch memory of every thread."""
+    together = threading.Barrier(pool.threads())
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    def worker(_: int, scratch: int) -> None:
+        ctypes.memset(scratch, 0xFF, size)
+        together.wait(10)
+
+    pool.run(ctypes.cast(worker, ctypes.c_void_p).value or 0, 0, size)
+
+
+@pytest.mark.parametrize("n", [77, 8192])
+@pytest.mark.parametrize("heads", [2, 3])
+def test_what_earlier_work_left_in_scratch_does_not_count_as_nan(
+    heads: int, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison()
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("TILEC_NUM_THREADS", "2")
+    kernel, (q, k, v) = tilec.compile(GROUPS, target="cpu"), groups(heads, 1, n, 16, 20)
+    check(kernel, q, k, v)
+    assert len(list(tmp_path.rglob("*.o"))) == 1
+    v[0, 0, n - 1, 0] = np.nan
+    check(kernel, q, k, v)
+    assert len(list(tmp_path.rglob("*.o"))) == 2
