@@ -139,20 +139,15 @@ def roomy(s: Structure, schedule: Schedule) -> bool:
     rows = sum(not x.width for x in s.slots)
     if tiles + rows * schedule.held > FULLEST:
         return False
-    elements = [op for op in loads(s) if set(op.result.type.axes) == {s.row, s.stream}]
+    elements = plans.elements(s)
     # truth values become words of bits as they come
     numbers = [op for op in elements if op.result.type.dtype != "bool"]
-    if numbers and schedule.columns * schedule.height // 32 > AT_ONCE:
+    if numbers and plans.scores(schedule) > AT_ONCE:
         return False
     if elements and schedule.query == "registers":
         return False
     by_row = labelled(s) or any(s.row in op.index for op in numbers)
     return not by_row or tiles + BY_ROW <= schedule.registers
-
-
-def loads(s: Structure) -> list[Load]:
-    """What blocks load between their products."""
-    return [op for b in s.blocks for op in walk(b.middle) if isinstance(op, Load)]
 
 
 def labelled(s: Structure) -> bool:
@@ -163,4 +158,4 @@ def labelled(s: Structure) -> bool:
         if isinstance(op, Load) and op.result.type.axes == (s.row,)
     }
     used = any(rows.intersection(map(str, operands(op))) for b in s.blocks for op in walk(b.middle))
-    return used and any(op.result.type.axes == (s.stream,) for op in loads(s))
+    return used and any(op.result.type.axes == (s.stream,) for op in plans.loads(s))
