@@ -287,6 +287,15 @@ def test_quotients_by_what_a_row_has(other: float) -> None:
     check(k, a, code=code)
 
 
+def test_register_tiles_ask_for_the_next_windows_of_what_is_streamed() -> None:
+    """Rows of queries are asked for by 16 lanes; keys (a line each) and values (two) by each row of a register tile."""
+    machine = jit.host()
+    calls = re.findall(r"call void @\"llvm.prefetch.p0\".*i32 (\d), i32 1\)", lower(kernel(ATTENTION), machine).text)
+    tiles = [rows for _, rows, _ in row_tiles(16, rows_for(machine.registers, "f32"))]
+    assert calls.count("3") == 2 * machine.lanes
+    assert calls.count("2") >= 2 * sum(tiles)
+
+
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:
     k = kernel(ATTENTION)
     code = compile(k)
