@@ -79,6 +79,9 @@ class Rows:
         e, ev, tensor = self.e, self.ev, op.tensor
         dtype = ev.memory.dtype_of(tensor)
         raw, kind = storage.MEMORY[dtype], kind_for(dtype, ev.float)
+        single = dict.fromkeys(
+            tile.axes, 0
+        )  # axes of one position are in the tile, and nothing moves along them
         base, step = (
             ev.slots["pointer", tensor],
             ev.memory.stride(tensor, op.index.index(self.lane)),
@@ -90,12 +93,12 @@ class Rows:
             def block(i: Any, starts: list[Any] = starts, part: int = part) -> None:
                 rows: list[Any] = []
                 for start in starts:
-                    at = e.add(start, i)
+                    here = e.add(start, i)
                     # the next panel's rows: each is too short for the hardware to foresee what follows
-                    e.prefetch(e.at(base, e.add(at, ahead), BYTES[raw]), near=True)
-                    rows.append(storage.widen(e, e.read(raw, base, at, e.lanes), dtype, kind))
+                    e.prefetch(e.at(base, e.add(here, ahead), BYTES[raw]), near=True)
+                    rows.append(storage.widen(e, e.read(raw, base, here, e.lanes), dtype, kind))
                 for n, x in enumerate(e.transpose(rows)):
-                    at = {**p.at, axis: e.add(i, n)}
+                    at = {**single, **p.at, axis: e.add(i, n)}
                     offset = e.add(tile.offset(e, at, self.lane), part * e.lanes)
                     e.write(x, tile.base, offset)
 

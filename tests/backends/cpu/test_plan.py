@@ -7,8 +7,9 @@ import pytest
 from tests.backends.cpu.lowering import kernel
 from tests.backends.cpu.test_lower import ATTENTION
 from tilec.backends.cpu.facts import Facts
+from tilec.backends.cpu.jit import PROCESSORS, Machine
 from tilec.backends.cpu.plan import Planner, Segment, names_in
-from tilec.backends.cpu.registers import row_tiles, rows_for
+from tilec.backends.cpu.registers import row_tiles, rows_for, spread_for
 from tilec.backends.cpu.task import grows
 from tilec.backends.cpu.trim import Bound, bounds
 from tilec.ir import For, Grid, Kernel, Map, Op, Operand, Yield
@@ -201,10 +202,14 @@ def test_rows_are_covered_once_by_tiles_that_are_not_too_short() -> None:
             assert at == n
 
 
-def test_a_register_tile_leaves_room_for_its_operands() -> None:
-    for registers in (16, 32):
-        assert rows_for(registers, "f32") * 2 + 2 + 1 <= registers
-        assert rows_for(registers, "f64") * 4 + 4 + 2 <= registers + 2
+@pytest.mark.parametrize("processor", list(PROCESSORS.values()), ids=list(PROCESSORS))
+def test_a_register_tile_leaves_room_for_its_operands(processor: Machine) -> None:
+    product = 0 if processor.fma else 1
+    for kind, vectors in (("f32", 2), ("f64", 4)):
+        rows = rows_for(processor, kind)
+        assert rows * vectors + vectors + 1 + product <= processor.registers
+        assert rows * vectors >= 8
+        assert 1 <= spread_for(processor, kind) <= rows
 
 
 # ---- the order of tasks
