@@ -297,7 +297,7 @@ def test_register_tiles_ask_for_the_next_windows_of_what_is_streamed() -> None:
     text = lower(kernel(ATTENTION), machine).text
     near, far = (text.count(f"i32 0, i32 {how}, i32 1)") for how in (3, 2))
     assert near == 2 * machine.lanes
-    assert far == 2 * rows_for(machine.registers, "f32")
+    assert far == 2 * rows_for(machine, "f32")
 
 
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:
