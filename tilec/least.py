@@ -38,8 +38,8 @@ def work(
     whole = _cut(online, {a: max(2, n) for a, n in lengths.items()})
     fewest = budget(small, sizes, scalars, arrays).work
     once = budget(whole, sizes, scalars, arrays).work
-    telling: Unit = next((u for u in UNITS if once.total(u)), UNITS[0])
-    share = min(1.0, fewest.total(telling) / max(1, once.total(telling)))
+    telling: list[Unit] = [u for u in UNITS if once.total(u)]
+    share = min(1.0, fewest.total(telling[0]) / once.total(telling[0])) if telling else 1.0
     names = [v.name for op in walk(whole.body) if not _masks(op) for v in op.results]
     return {u: math.floor(n * share) for u, n in once.of(names).items()}
 
