@@ -7,6 +7,9 @@ import pytest
 
 from tests.backends.cpu.lowering import check, kernel
 from tilec.arrays import numpy_dtype
+from tilec.backends.cpu import jit
+from tilec.backends.cpu.lower import lower
+from tilec.backends.cpu.registers import rows_for
 from tilec.backends.cpu.target import compile
 
 RNG = np.random.default_rng(0)
@@ -261,6 +264,40 @@ def test_quotients_by_a_scalar(cap: float) -> None:
     check(k, a, {"cap": cap})
     a["K"][0, 0, 3] = 0  # 0 / 0 is 0
     check(k, a, {"cap": cap})
+
+
+QUOTIENTS = """
+    o_1: f32[i:32, e] = div(a, l)
+    u: f32[i:32] = load(W, b, h, i)
+    o: f32[i:32, e] = div(o_1, u)
+"""
+ROWS = ATTENTION.replace("V: f32[B, H, N, 24])", "V: f32[B, H, N, 24], W: f32[B, H, M])").replace(
+    "    o: f32[i:32, e] = div(a, l)\n", QUOTIENTS
+)
+
+
+@pytest.mark.parametrize("other", [-0.0, 1e-38, 1e-44, -3e38, 1e30, -np.inf, np.nan])
+def test_quotients_by_what_a_row_has(other: float) -> None:
+    """Relaxed code multiplies by the reciprocal; rows where that is no quotient, and where 0 is divided by 0."""
+    k = kernel(ROWS)
+    code = compile(k)
+    a = attention_arrays(1, 2, 40, 50)
+    a["W"] = np.resize(np.array([2.5, other, 0.0], np.float32), (1, 2, 40))
+    a["V"] = abs(a["V"])  # nothing cancels, which a small divisor would show
+    check(k, a, code=code)
+    check(k, {**a, "V": a["V"] * np.float32(1e-30)}, code=code)
+    a["V"][..., 3:11] = 0
+    check(k, a, code=code)
+
+
+def test_register_tiles_ask_for_the_next_windows_of_what_is_streamed() -> None:
+    """The rows of the next lanes of queries, in two places; one line of a key and of a value by each row of a register
+    tile."""
+    machine = jit.host()
+    text = lower(kernel(ATTENTION), machine).text
+    near, far = (text.count(f"i32 0, i32 {how}, i32 1)") for how in (3, 2))
+    assert near == 2 * machine.lanes
+    assert far == 2 * rows_for(machine, "f32")
 
 
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:
