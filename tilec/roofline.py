@@ -57,7 +57,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Stage:
-    """A kernel somewhere along the pipeline: its ops, its bytes and operations, and its bound."""
+    """A kernel somewhere along the pipeline: its ops, its bytes and operations, and its bound. `kept`: the operations that
+    the bound holds."""
 
     name: str
     rows: tuple[Row, ...]
@@ -65,6 +66,7 @@ class Stage:
     read: int
     written: int
     work: Mapping[Unit, int]
+    kept: Mapping[Unit, int]
     bound: Bound
 
     @property
@@ -76,6 +78,11 @@ class Stage:
     def operations(self) -> int:
         """Operations of all units."""
         return sum(self.work.values())
+
+    @property
+    def reached(self) -> float:
+        """Operations per second, where it runs as fast as its bound lets it; of those that the bound holds."""
+        return sum(self.kept.values()) / self.bound.least if self.bound.least > 0 else 0.0
 
 
 def compulsory(kernel: Kernel, env: Mapping[str, Number]) -> dict[str, int]:
@@ -126,6 +133,7 @@ def stage(
         budget.traffic.read,
         budget.traffic.written,
         work,
+        done,
         bound(memory, moved if tiled else 0, done, roof),
     )
 
