@@ -361,6 +361,11 @@ class Kernel:
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         return use.winner(kernel, online, sizes, self._fixed(online, sizes), target)
 
+    def tuned(self, *, dtype: DType = "f32", sizes: Mapping[str, int]) -> Winner | None:
+        """The schedule that a search stored, or that is shipped, for calls of these sizes; None where the rule decides, or
+        the `tile` and `schedule` of this kernel."""
+        return self._tuned(self._target or "cpu", self._all_of(dtype), sizes)
+
     def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
         if types not in self._online:
             self._online[types] = pipeline.run(kernel, pipeline.tensor_pipeline())
