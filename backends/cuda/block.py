@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -45,43 +45,40 @@ class Block:
     """The parameters of some kernels. `tables`: for each kernel, the address of the list of its parameters' addresses."""
 
     def __init__(self, kernels: Sequence[Sequence[Parameter]]) -> None:
-        flat = [p for k in kernels for p in k]
-        size = sum(_rounded(_size(p)) for p in flat) + 8 * len(flat)
-        self._memory = ctypes.create_string_buffer(size + ALIGN)
-        self._start = _rounded(ctypes.addressof(self._memory))
-        self._words: Any = (ctypes.c_uint64 * (size // 8)).from_address(self._start)
         self._words_of: dict[int, list[tuple[int, int]]] = {}
         self._maps_of: dict[int, list[_Moved]] = {}
         self._bases: tuple[int, ...] = ()
-        at = 0
-        places: list[int] = []
-        for p in flat:
-            places.append(self._start + at)
-            self._put(p, at)
-            at += _rounded(_size(p))
-        self.tables = list(self._tables([len(k) for k in kernels], places, at))
+        image = bytearray()
+        places = [[self._put(p, image) for p in k] for k in kernels]
+        at, count = len(image), sum(map(len, places))
+        self._memory = ctypes.create_string_buffer(at + 8 * count + ALIGN)
+        self._start = start = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
+        ctypes.memmove(start, bytes(image), at)
+        self._words: Any = (ctypes.c_uint64 * (at // 8 + count)).from_address(start)
+        self.tables: list[int] = []
+        for some in places:
+            self.tables.append(start + at)
+            self._words[at // 8 : at // 8 + len(some)] = [start + p for p in some]
+            at += 8 * len(some)
+        for moved in self._maps_of.values():
+            for m in moved:
+                m.place += start
 
-    def _put(self, parameter: Parameter, at: int) -> None:
+    def _put(self, parameter: Parameter, image: bytearray) -> int:
+        """Appends a parameter to the image of the memory; gives where it is there."""
+        place = len(image)
         for x in parameter:
             match x:
                 case bytes():
-                    ctypes.memmove(self._start + at, x, len(x))
-                    at += len(x)
+                    image += x
                 case Address():
-                    self._words_of.setdefault(x.base, []).append((at // 8, x.plus))
-                    at += 8
+                    self._words_of.setdefault(x.base, []).append((len(image) // 8, x.plus))
+                    image += bytes(8)
                 case Map():
-                    self._maps_of.setdefault(x.base, []).append(_Moved(x, self._start + at))
-                    at += MAP_BYTES
-
-    def _tables(self, counts: Sequence[int], places: Sequence[int], at: int) -> Iterator[int]:
-        first = 0
-        for n in counts:
-            yield self._start + at
-            for place in places[first : first + n]:
-                self._words[at // 8] = place
-                at += 8
-            first += n
+                    self._maps_of.setdefault(x.base, []).append(_Moved(x, len(image)))
+                    image += bytes(MAP_BYTES)
+        image += bytes(-len(image) % ALIGN)
+        return place
 
     def fill(self, bases: tuple[int, ...]) -> None:
         """Writes the addresses of a call, those that differ from the last ones."""
@@ -113,14 +110,3 @@ class _Moved:
         put(self.place, base + self.plus)
         self.there = True
 
-
-def _size(parameter: Parameter) -> int:
-    return sum(_bytes(x) for x in parameter)
-
-
-def _bytes(x: Piece) -> int:
-    return len(x) if isinstance(x, bytes) else 8 if isinstance(x, Address) else MAP_BYTES
-
-
-def _rounded(n: int) -> int:
-    return -(-n // ALIGN) * ALIGN

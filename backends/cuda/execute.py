@@ -19,7 +19,7 @@ from tilec.backends.cuda.prepared import Prepared, Step
 from tilec.backends.cuda.target import (
     Code,
     Online,
-    Tiled,
+    Whole,
     arch_of,
     chosen,
     compiled,
@@ -27,11 +27,10 @@ from tilec.backends.cuda.target import (
     fast_fields,
     general,
     uncut,
-    workers_for,
 )
 from tilec.dtypes import SIZES
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
-from tilec.ir import Grid, Kernel
+from tilec.ir import Kernel
 from tilec.scalar import Number
 
 MOST_BLOCKS = 1 << 30
@@ -74,7 +73,12 @@ class Executable:
     loaded: dict[object, Loaded] = field(default_factory=dict[object, Loaded])
     known: dict[object, Prepared] = field(default_factory=dict[object, Prepared])
     quick: dict[object, Code | str] = field(default_factory=dict[object, Any])
-    whole: dict[object, Tiled | None] = field(default_factory=dict[object, Any])
+    whole: dict[object, Whole | None] = field(default_factory=dict[object, Any])
+
+    @functools.cached_property
+    def numbers(self) -> call.Numbers:
+        """What a call tells of its sizes, whatever code it takes."""
+        return call.Numbers(self.kernel)
 
     @functools.cached_property
     def static(self) -> tuple[str, ...]:
@@ -125,7 +129,7 @@ class Executable:
         scalars: Mapping[str, Number],
         arrays: Mapping[str, Array],
     ) -> Prepared:
-        known = call.sizes(self.kernel, tensors, scalars)
+        known = self.numbers.sizes(tensors, scalars)
         part = functools.partial(self.part, device, library)
         with self.general_ahead(device):
             code = self.fast_code(device, known, arrays)
@@ -147,14 +151,14 @@ class Executable:
         """What some code does. `redo`: it runs only where the fast kernels found that what is absent may have come into
         a result."""
         loaded = self.load(device, library, code)
-        known = call.completed(code.kernel, known)
+        known = code.numbers.completed(known)
         scratch, words = Address(len(arrays)), Address(len(arrays) + 1)
         places = {name: Address(n) for n, name in enumerate(arrays)}
         views, size = dict(arrays), 0
         for name, view in _buffers(code, known).items():
             views[name], places[name] = view, replace(scratch, plus=size)
             size += -(-math.prod(view.shape) * SIZES[view.dtype] // ALIGN) * ALIGN
-        values = call.values(code.kernel, known, dict(views))
+        values = code.numbers.values(known, dict(views))
         blocks = self.blocks(device, code, values, known, redo)
         workspace = replace(scratch, plus=size)
         size += max((blocks[n] * f.workspace for n, f in code.functions.items()), default=0)
@@ -167,7 +171,7 @@ class Executable:
                 n: its.parameters(s, dict(views), known, places, words)
                 for n, s in code.fast.items()
             }
-        grids = range(sum(isinstance(op, Grid) for op in code.kernel.body))
+        grids = range(code.numbers.grids)
         return Part(
             tuple(Step(loaded.kernels[n], blocks[n], given[n]) for n in grids if blocks[n]), size
         )
@@ -234,10 +238,11 @@ class Executable:
         online = replace(self.online, sizes=sizes, shared=shared)
         known = {**sizes, **known}
         shape = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        form = (its.name, shared, *shape)
+        form = (its.name, shared, processors, *shape)
         if form not in self.whole:
-            self.whole[form] = uncut(online, arch, its)
-        workers = workers_for(self.whole[form], known, processors, its)
+            self.whole[form] = uncut(online, arch, its, processors)
+        whole = self.whole[form]
+        workers = whole and whole.workers(known)
         scattered = frozenset[str]()
         while True:
             key = (form, workers, scattered)
@@ -247,7 +252,7 @@ class Executable:
             code = self.quick[key]
             if isinstance(code, str):
                 return code
-            known = call.completed(code.kernel, known)
+            known = code.numbers.completed(known)
             views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
             more = scattered.union(*(its.in_pieces(s, views) for s in code.fast.values()))
             if more == scattered:
@@ -266,9 +271,11 @@ class Executable:
     @contextmanager
     def general_ahead(self, device: int) -> Generator[None]:
         """While another code is made, the general one is compiled: most calls need it beside that, or instead of it."""
+        if self.emitter == "simt" or ("simt", device) in self.loaded:
+            yield
+            return
         with ThreadPoolExecutor(1) as pool:
-            if self.emitter != "simt" and ("simt", device) not in self.loaded:
-                pool.submit(lambda: compiled(self.general_code(device)))
+            pool.submit(lambda: compiled(self.general_code(device)))
             yield
 
     def general_code(self, device: int) -> Code:
@@ -298,7 +305,7 @@ def size_class(n: int) -> int:
 def _buffers(code: Code, known: Mapping[str, Number]) -> dict[str, Array]:
     """The intermediate tensors, at no address yet."""
     out: dict[str, Array] = {}
-    for name, (dtype, shape) in call.buffers(code.kernel, known).items():
+    for name, (dtype, shape) in code.numbers.buffers(known).items():
         strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
         out[name] = Array(0, dtype, shape, strides, None, "")
     return out

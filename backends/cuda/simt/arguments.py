@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilec.backends.cuda.block import Address, Parameter, Piece
@@ -13,6 +15,9 @@ from tilec.ir import Buffer, Grid, Kernel
 
 STORAGE = {"f64": "double", "f32": "float", "bool": "b8"}
 """C types of elements in memory, where their name differs."""
+
+ADDRESSES = ("pointer", "workspace", "redo")
+"""What fields hold addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +68,43 @@ class Arguments:
         redo: Address | None,
     ) -> Parameter:
         """The struct, with the addresses left open that differ from call to call."""
-
         pieces: list[Piece] = []
-        fixed = bytearray()
-        for f in self.fields:
-            match f.key:
+        for key, fixed in self._stretches:
+            match key:
                 case ("pointer", name):
-                    at = places[name]
+                    pieces.append(places[name])
                 case ("workspace",):
-                    at = workspace
-                case ("redo",) if redo is not None:
-                    at = redo
+                    pieces.append(workspace)
+                case ("redo",):
+                    pieces.append(redo or bytes(8))
                 case _:
-                    fixed += _packed(f, values)
-                    continue
-            pieces += bytes(fixed), at
-            fixed.clear()
-        return (*pieces, bytes(fixed))
+                    assert fixed is not None
+                    pieces.append(fixed.pack(values))
+        return tuple(pieces)
+
+    @functools.cached_property
+    def _stretches(self) -> list[tuple[tuple[str, ...], _Fixed | None]]:
+        """The fields that hold addresses, and the stretches of other ones between them."""
+        out: list[tuple[tuple[str, ...], _Fixed | None]] = []
+        for is_address, some in itertools.groupby(self.fields, lambda f: f.key[0] in ADDRESSES):
+            fields = list(some)
+            out += [(f.key, None) for f in fields] if is_address else [((), _Fixed(fields))]
+        return out
+
+
+class _Fixed:
+    """Fields that lie next to each other and hold no address."""
+
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._struct = struct.Struct("<" + "".join(_code(f) for f in fields))
+        self._keys = [(float if _code(f) == "d" else int, f.key) for f in fields]
+
+    def pack(self, values: Mapping[tuple[str, ...], int | float]) -> bytes:
+        return self._struct.pack(*[kind(values.get(key, 0)) for kind, key in self._keys])
+
+
+def _code(f: Field) -> str:
+    return "d" if f.ctype == "double" else "q"
 
 
 def _packed(f: Field, values: Mapping[tuple[str, ...], int | float]) -> bytes:

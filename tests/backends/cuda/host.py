@@ -60,7 +60,7 @@ def run(
 ) -> dict[str, Any]:
     """The outputs of a kernel in tiles, as NumPy arrays. Options are those of `run_views`."""
     views = {n: view(n, a) for n, a in arrays.items()}
-    known = call.sizes(kernel, views, scalars)
+    known = call.Numbers(kernel).sizes(views, scalars)
     extents = kernel.extents
     out: dict[str, Any] = {}
     for o in kernel.outputs:
@@ -84,11 +84,11 @@ def run_views(
     memory."""
     module = lower(kernel, limit)
     library = build(complete(module.text), [f.name for f in module.functions.values()])
-    known = call.sizes(kernel, tensors, scalars)
-    shapes = call.buffers(kernel, known)
+    known = call.Numbers(kernel).sizes(tensors, scalars)
+    shapes = call.Numbers(kernel).buffers(known)
     kept = {n: np.zeros(shape, numpy_dtype(dtype)) for n, (dtype, shape) in shapes.items()}
     views = {**tensors, **outputs, **{n: view(n, a) for n, a in kept.items()}}
-    values = call.values(kernel, known, views)
+    values = call.Numbers(kernel).values(known, views)
     most = max((f.workspace for f in module.functions.values()), default=0)
     workspace = np.full(most * blocks + 1, 0xFF, np.uint8)
     values["workspace",] = workspace.ctypes.data
