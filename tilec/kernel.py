@@ -22,7 +22,7 @@ from tilec.errors import (
 from tilec.ir import Argument, Tensor
 from tilec.ir import Kernel as IR
 from tilec.repeat import Look, Ready, Repeats
-from tilec.results import Result, given, makers, new
+from tilec.results import Maker, Result, given, makers
 from tilec.scalar import Number, Scalar
 from tilec.source import Source
 
@@ -198,13 +198,18 @@ class Kernel:
     ) -> Any:
         """A call that is checked in full; others that look like it will be repeats."""
         plan, arrays = self._planned(tensors, named)
-        results = new(plan.outputs, arrays) if out is None else given(plan.outputs, arrays, out)
+        make = makers(plan.outputs, arrays) if out is None else ()
+        results = (
+            {m.result.name: m.array() for m in make}
+            if out is None
+            else given(plan.outputs, arrays, out)
+        )
         launch = None if look is None else plan.run.ready(arrays, plan.bound.scalars, results)
         if look is None or launch is None:
             plan.run(arrays, plan.bound.scalars, results)
         else:
             launch([a.pointer for a in (*arrays.values(), *results.values())])
-            self._keep(look, launch, plan, arrays, {} if out is None else results)
+            self._keep(look, launch, arrays, make, {} if out is None else results)
         if out is not None:
             return out
         values = tuple(give(a) for a in results.values())
@@ -214,8 +219,8 @@ class Kernel:
         self,
         look: Look,
         launch: backend.Launch,
-        plan: Plan,
         arrays: Mapping[str, Array],
+        make: tuple[Maker, ...],
         given: Mapping[str, Array],
     ) -> None:
         """Remembers a call, unless it ran on copies of arrays that tilec cannot take as they are."""
@@ -226,7 +231,7 @@ class Kernel:
             spans = tuple(reach(a) for a in (*arrays.values(), *given.values()))
             self._repeats.keep(look, Ready(launch, reach=spans))
         else:
-            self._repeats.keep(look, Ready(launch, make=makers(plan.outputs, arrays)))
+            self._repeats.keep(look, Ready(launch, make=make))
 
     def plan(self, /, *tensors: Any, **named: Any) -> Plan:
         """What a call with these arguments would run. Raises what the call would."""
@@ -357,7 +362,9 @@ class Kernel:
         split = pipeline.module("split")
         counts = self._pieces.get((key, workers))
         if counts is None:
-            counts = self._pieces[key, workers] = split.pieces(tiles, split.Options(workers=workers))
+            counts = self._pieces[key, workers] = split.pieces(
+                tiles, split.Options(workers=workers)
+            )
         return split.cut(counts, known)
 
     def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:

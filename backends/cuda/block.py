@@ -1,22 +1,39 @@
-"""The arguments of a call's kernels, in one block of memory: made once, and changed in place where the addresses change."""
+"""The parameters of a call's kernels, in one block of memory: made once, and changed in place where the addresses change.
+
+Where what lies in it is a `Layout`, known before any call. A call's numbers then are written in one go.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from tilec.backends.cuda.call import Key, View
+from tilec.scalar import Number
 
 ALIGN = 64
 """Of a parameter; a tensor map needs it."""
 MAP_BYTES = 128
+WORKSPACE, WORDS = "(workspace)", "(words)"
+"""What kernels call the scratch memory of their blocks, and the words in which they count."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Eight bytes: the address number `base` of the call, and `plus` bytes."""
+class Field:
+    """A number of a call, as `struct` writes it: the one of a key, or one to be found out from sizes and scalars."""
 
-    base: int
+    format: str
+    what: Key | Callable[[Mapping[str, Number]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Eight bytes: the address of what a call has under a name, and `plus` bytes."""
+
+    to: str
     plus: int = 0
 
 
@@ -29,56 +46,122 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A tensor map of the tensor at an address."""
+    """A tensor map of what a call has under a name."""
 
-    base: int
-    plus: int
-    writer: Writer
+    to: str
+    writer: Callable[[View], Writer]
 
 
-Piece = bytes | Address | Map
+Piece = Field | Pointer | Map
 Parameter = tuple[Piece, ...]
 """The pieces of a kernel's parameter, one after the other."""
 
 
-class Block:
-    """The parameters of some kernels. `tables`: for each kernel, the address of the list of its parameters' addresses."""
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address number `base` of a call, and `plus` bytes."""
 
-    def __init__(self, kernels: Sequence[Sequence[Parameter]]) -> None:
-        self._words_of: dict[int, list[tuple[int, int]]] = {}
-        self._maps_of: dict[int, list[_Moved]] = {}
-        self._bases: tuple[int, ...] = ()
-        image = bytearray()
-        places = [[self._put(p, image) for p in k] for k in kernels]
-        at, count = len(image), sum(map(len, places))
-        self._memory = ctypes.create_string_buffer(at + 8 * count + ALIGN)
-        self._start = start = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
-        ctypes.memmove(start, bytes(image), at)
-        self._words: Any = (ctypes.c_uint64 * (at // 8 + count)).from_address(start)
-        self.tables: list[int] = []
-        for some in places:
-            self.tables.append(start + at)
-            self._words[at // 8 : at // 8 + len(some)] = [start + p for p in some]
-            at += 8 * len(some)
-        for moved in self._maps_of.values():
-            for m in moved:
-                m.place += start
+    base: int
+    plus: int = 0
 
-    def _put(self, parameter: Parameter, image: bytearray) -> int:
-        """Appends a parameter to the image of the memory; gives where it is there."""
-        place = len(image)
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """All of a block but its addresses. By the number of an address: which words hold it, and which maps; and what is added
+    to it there."""
+
+    image: bytes
+    tables: Mapping[int, Sequence[int]]
+    words: Mapping[int, Sequence[tuple[int, int]]]
+    maps: Mapping[int, Sequence[tuple[int, int, Writer]]]
+
+
+class Layout:
+    """Where the parameters of some kernels lie. `index`: where the number of a key is in the list of a call's numbers."""
+
+    def __init__(
+        self, kernels: Mapping[int, Sequence[Parameter]], index: Mapping[Key, int]
+    ) -> None:
+        self._index = index
+        self._formats = ["<"]
+        self._picked: list[int] = []
+        self._found: list[Callable[[Mapping[str, Number]], int]] = []
+        self._pointers: list[tuple[int, Pointer]] = []
+        self._maps: list[tuple[int, Map]] = []
+        self._size = 0
+        self._tables = {n: [self._put(p) for p in ps] for n, ps in kernels.items()}
+        self._struct = struct.Struct("".join(self._formats))
+
+    def _put(self, parameter: Parameter) -> int:
+        """Appends a parameter; gives where it is."""
+        place = self._size
         for x in parameter:
             match x:
-                case bytes():
-                    image += x
-                case Address():
-                    self._words_of.setdefault(x.base, []).append((len(image) // 8, x.plus))
-                    image += bytes(8)
+                case Field(form, what):
+                    self._picked.append(self._number(what))
+                    self._extend(form)
+                case Pointer():
+                    self._pointers.append((self._size // 8, x))
+                    self._extend("8x")
                 case Map():
-                    self._maps_of.setdefault(x.base, []).append(_Moved(x, len(image)))
-                    image += bytes(MAP_BYTES)
-        image += bytes(-len(image) % ALIGN)
+                    self._maps.append((self._size, x))
+                    self._extend(f"{MAP_BYTES}x")
+        self._extend(f"{-self._size % ALIGN}x")
         return place
+
+    def _number(self, what: Key | Callable[[Mapping[str, Number]], int]) -> int:
+        if isinstance(what, tuple):
+            return self._index[what]
+        self._found.append(what)
+        return len(self._index) + len(self._found) - 1
+
+    def _extend(self, form: str) -> None:
+        self._formats.append(form)
+        self._size += struct.calcsize(f"<{form}")
+
+    def contents(
+        self,
+        numbers: Sequence[int | float],
+        known: Mapping[str, Number],
+        places: Mapping[str, Address],
+        views: Mapping[str, View],
+    ) -> Contents:
+        """What a block of a call holds. `numbers`: in the order of the index; `known`: sizes and scalars; `places`: what
+        addresses it has."""
+        given = [*numbers, *[f(known) for f in self._found]]
+        words: dict[int, list[tuple[int, int]]] = {}
+        for at, pointer in self._pointers:
+            to = places[pointer.to]
+            words.setdefault(to.base, []).append((at, to.plus + pointer.plus))
+        maps: dict[int, list[tuple[int, int, Writer]]] = {}
+        for at, map in self._maps:
+            to = places[map.to]
+            maps.setdefault(to.base, []).append((at, to.plus, map.writer(views[map.to])))
+        image = self._struct.pack(*[given[k] for k in self._picked])
+        return Contents(image, self._tables, words, maps)
+
+
+class Block:
+    """The parameters of a call. `tables`: for each kernel, the address of the list of its parameters' addresses."""
+
+    def __init__(self, contents: Contents) -> None:
+        size, count = len(contents.image), sum(map(len, contents.tables.values()))
+        self._memory = ctypes.create_string_buffer(size + 8 * count + ALIGN)
+        start = -(-ctypes.addressof(self._memory) // ALIGN) * ALIGN
+        ctypes.memmove(start, contents.image, size)
+        self._words: Any = (ctypes.c_uint64 * (size // 8 + count)).from_address(start)
+        self._words_of = contents.words
+        self._maps_of = {
+            base: [_Moved(start + at, plus, writer) for at, plus, writer in maps]
+            for base, maps in contents.maps.items()
+        }
+        self._bases: tuple[int, ...] = ()
+        self.tables: dict[int, int] = {}
+        at = size // 8
+        for n, places in contents.tables.items():
+            self.tables[n] = start + 8 * at
+            self._words[at : at + len(places)] = [start + p for p in places]
+            at += len(places)
 
     def fill(self, bases: tuple[int, ...]) -> None:
         """Writes the addresses of a call, those that differ from the last ones."""
@@ -100,8 +183,8 @@ class _Moved:
 
     __slots__ = ("place", "plus", "there", "writer")
 
-    def __init__(self, map: Map, place: int) -> None:
-        self.plus, self.writer, self.place = map.plus, map.writer, place
+    def __init__(self, place: int, plus: int, writer: Writer) -> None:
+        self.place, self.plus, self.writer = place, plus, writer
         self.there = False
 
     def follow(self, base: int) -> None:
@@ -109,4 +192,3 @@ class _Moved:
         self.there = False
         put(self.place, base + self.plus)
         self.there = True
-

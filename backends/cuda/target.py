@@ -18,6 +18,7 @@ from tilec import __version__, cache, rows, scalar
 from tilec.backend import Draft, Room
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, nvrtc
+from tilec.backends.cuda.block import Layout
 from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
 from tilec.backends.cuda.online import Online
 from tilec.backends.cuda.simt.arguments import Arguments
@@ -72,6 +73,23 @@ class Code:
     def numbers(self) -> call.Numbers:
         """What its kernels are told at a call."""
         return call.Numbers(self.kernel)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The parameters of its kernels."""
+        return self._layout(redo=False)
+
+    @functools.cached_property
+    def layout_of_redo(self) -> Layout:
+        """The same, where they run only if fast kernels found that what is absent may have come into a result."""
+        return self._layout(redo=True)
+
+    def _layout(self, redo: bool) -> Layout:
+        struct = (self.arguments.parameter(redo),)
+        its = emitter(self.emitter) if self.fast else None
+        given = {n: struct for n in self.functions}
+        given |= {n: its.parameters(s) for n, s in self.fast.items()} if its else {}
+        return Layout(given, self.numbers.index)
 
     @functools.cached_property
     def text(self) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilec.backends.cuda.block import Address, Parameter, Piece
+from tilec.backends.cuda import block, call
+from tilec.backends.cuda.block import WORDS, WORKSPACE, Parameter, Piece, Pointer
 from tilec.backends.cuda.simt.text import Names
 from tilec.dtypes import DType
 from tilec.ir import Buffer, Grid, Kernel
@@ -16,8 +14,6 @@ from tilec.ir import Buffer, Grid, Kernel
 STORAGE = {"f64": "double", "f32": "float", "bool": "b8"}
 """C types of elements in memory, where their name differs."""
 
-ADDRESSES = ("pointer", "workspace", "redo")
-"""What fields hold addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,60 +52,21 @@ class Arguments:
         lines = [f"  {f.ctype} {f.name};" for f in self.fields]
         return "\n".join(["struct Args {", *lines, "};"])
 
-    def pack(self, values: Mapping[tuple[str, ...], int | float]) -> bytes:
-        """The struct's bytes: addresses and integers as 64-bit ones, floats as doubles."""
-        return b"".join(_packed(f, values) for f in self.fields)
+    def parameter(self, redo: bool) -> Parameter:
+        """The struct. `redo`: its kernels run only where the fast ones ask for that."""
 
-    def parameter(
-        self,
-        values: Mapping[tuple[str, ...], int | float],
-        places: Mapping[str, Address],
-        workspace: Address,
-        redo: Address | None,
-    ) -> Parameter:
-        """The struct, with the addresses left open that differ from call to call."""
-        pieces: list[Piece] = []
-        for key, fixed in self._stretches:
-            match key:
+        def piece(f: Field) -> Piece:
+            match f.key:
                 case ("pointer", name):
-                    pieces.append(places[name])
+                    return Pointer(name)
                 case ("workspace",):
-                    pieces.append(workspace)
+                    return Pointer(WORKSPACE)
                 case ("redo",):
-                    pieces.append(redo or bytes(8))
-                case _:
-                    assert fixed is not None
-                    pieces.append(fixed.pack(values))
-        return tuple(pieces)
+                    return Pointer(WORDS, 4) if redo else block.Field("q", call.NOUGHT)
+                case key:
+                    return block.Field("d" if f.ctype == "double" else "q", key)
 
-    @functools.cached_property
-    def _stretches(self) -> list[tuple[tuple[str, ...], _Fixed | None]]:
-        """The fields that hold addresses, and the stretches of other ones between them."""
-        out: list[tuple[tuple[str, ...], _Fixed | None]] = []
-        for is_address, some in itertools.groupby(self.fields, lambda f: f.key[0] in ADDRESSES):
-            fields = list(some)
-            out += [(f.key, None) for f in fields] if is_address else [((), _Fixed(fields))]
-        return out
-
-
-class _Fixed:
-    """Fields that lie next to each other and hold no address."""
-
-    def __init__(self, fields: Sequence[Field]) -> None:
-        self._struct = struct.Struct("<" + "".join(_code(f) for f in fields))
-        self._keys = [(float if _code(f) == "d" else int, f.key) for f in fields]
-
-    def pack(self, values: Mapping[tuple[str, ...], int | float]) -> bytes:
-        return self._struct.pack(*[kind(values.get(key, 0)) for kind, key in self._keys])
-
-
-def _code(f: Field) -> str:
-    return "d" if f.ctype == "double" else "q"
-
-
-def _packed(f: Field, values: Mapping[tuple[str, ...], int | float]) -> bytes:
-    x = values.get(f.key, 0)
-    return struct.pack("<d", float(x)) if f.ctype == "double" else struct.pack("<q", int(x))
+        return tuple(map(piece, self.fields))
 
 
 def tensors(kernel: Kernel) -> dict[str, tuple[DType, int]]:
