@@ -47,7 +47,7 @@ def settings(blocks: int, threads: int, shared: int, stream: int, early: bool) -
 KINDS = {"f16": 6, "bf16": 9}
 """CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and _BFLOAT16."""
 SWIZZLE, PROMOTION = 3, 2
-"""CU_TENSOR_MAP_SWIZZLE_128B and L2_PROMOTION_L2_128B: a row of a box has 128 bytes; more would fetch what another box brings."""
+"""CU_TENSOR_MAP_SWIZZLE_128B and _L2_PROMOTION_L2_128B: a row of a box has 128 bytes; more is what another box brings."""
 _Longs, _Ints = ctypes.c_uint64 * 5, ctypes.c_uint * 5
 
 

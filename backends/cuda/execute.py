@@ -114,7 +114,7 @@ class Executable:
         key = (device, library, layout, tuple(map(repr, scalars.values())))
         found = self.known.get(key)
         if found is None:
-            views = {n: replace(a, owner=None) for n, a in arrays.items()}
+            views = {n: a.bare() for n, a in arrays.items()}
             with launch.on(device):
                 found = self.prepare(device, library, tensors, scalars, views)
             while len(self.known) >= REMEMBERED:

@@ -87,7 +87,7 @@ class Code:
     def _layout(self, redo: bool) -> Layout:
         struct = (self.arguments.parameter(redo),)
         its = emitter(self.emitter) if self.fast else None
-        given = {n: struct for n in self.functions}
+        given = dict.fromkeys(self.functions, struct)
         given |= {n: its.parameters(s) for n, s in self.fast.items()} if its else {}
         return Layout(given, self.numbers.index)
 

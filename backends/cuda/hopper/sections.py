@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.dataflow import definitions
 from tilec.dtypes import SIZES
-from tilec.ir import Absent, Edge, Map, Op, Operand
+from tilec.ir import Absent, Edge, Map, Op, Operand, Tensor
 from tilec.scalar import Number, Scalar, compiled, evaluate
 
 CACHE = 26 << 20
@@ -37,12 +37,18 @@ def reach(s: Structure, sizes: Mapping[str, Number]) -> int:
 
 
 class Sections:
-    """The sections of calls of a kernel; what its tiles read is found out once, as expressions of their first and last row."""
+    """The sections of a kernel's calls; what its tiles read is found out once, as expressions of their ends."""
 
     def __init__(self, s: Structure, most: int) -> None:
         self._structure, self._most = s, most
         self._rows = compiled(s.kernel.extents[s.row])
         self._positions = compiled(s.kernel.extents[s.stream])
+        others = ((a, n) for a, n in s.grid.axes if a != s.row)
+        self._others = [(compiled(s.kernel.extents[a]), n) for a, n in others]
+        self._each = each(s)
+        streamed = [s.kernel.tensors.get(n) for n in {t.tensor for t in s.rings}]
+        held = [] if None in streamed else [_bytes(t) for t in streamed if t is not None]
+        self._held = [compiled(x) for x in held]
         defs = definitions([*s.top, *s.prologue])
         starts = [_expression(f.start or 0, s.row, defs) for f in s.loops]
         stops = [
@@ -58,10 +64,18 @@ class Sections:
         s = self._structure
         positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
         near = max(1, min(positions, self.reach(sizes) + ROUND * s.rows))
-        head = near * each(s) // alike(s, sizes)
+        head = near * self._each // self.alike(sizes)
         tiles = max(1, -(-rows // s.rows))
         most = max(self._most * positions // near, -(-EVEN // tiles))
         return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
+
+    def alike(self, sizes: Mapping[str, Number]) -> int:
+        """As the function."""
+        if not self._held:
+            return 1
+        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in self._others)
+        held = sum(int(bytes(sizes)) for bytes in self._held)
+        return max(1, round(heads * int(self._positions(sizes)) * self._each / max(1, held)))
 
     def reach(self, sizes: Mapping[str, Number]) -> int:
         """As the function."""
@@ -114,17 +128,11 @@ def each(s: Structure) -> int:
 
 def alike(s: Structure, sizes: Mapping[str, Number]) -> int:
     """The heads that share their keys, where the tensors are smaller than what all heads stream."""
-    names = {t.tensor for t in s.rings}
-    if any(n not in s.kernel.tensors for n in names):
-        return 1
-    held = sum(_bytes(s, n, sizes) for n in names)
-    return max(1, round(heads(s, sizes) * _positions(s, sizes) * each(s) / max(1, held)))
+    return Sections(s, 1).alike(sizes)
 
 
-def _positions(s: Structure, sizes: Mapping[str, Number]) -> int:
-    return int(evaluate(s.kernel.extents[s.stream], sizes))
-
-
-def _bytes(s: Structure, tensor: str, sizes: Mapping[str, Number]) -> int:
-    t = s.kernel.tensors[tensor]
-    return SIZES[t.dtype] * math.prod(int(evaluate(d, sizes)) for d in t.dims)
+def _bytes(t: Tensor) -> Scalar:
+    out: Scalar = SIZES[t.dtype]
+    for d in t.dims:
+        out = ("mul", out, d)
+    return out

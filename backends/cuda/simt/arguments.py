@@ -15,7 +15,6 @@ STORAGE = {"f64": "double", "f32": "float", "bool": "b8"}
 """C types of elements in memory, where their name differs."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field: its C type and name, and what it holds. `key` is `(what, name)` or `(what, name, dimension)`."""
