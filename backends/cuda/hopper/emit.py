@@ -158,12 +158,14 @@ class _Kernel(Loading):
         self.hear("int ", alone=False)
         for step in self.plan.begin:
             self.step(step)
+        before = len(out.lines)
         with out.block("while (origin >= 0)"):
             self.compute_tile()
             out.add("origin = next_origin;")
             self.take_tile(self.told[1:], "", alone=False)
         if self.plan.chained:
             self.step(Settle(0, ("heads",)))
+            self.send(before)
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
@@ -253,7 +255,9 @@ class _Kernel(Loading):
                     for inner in step.steps:
                         self.step(inner)
             case Leave():
-                BulkEpilogue(self.scope, self.plan, self.registers, self.maps).write()
+                late = self.plan.chained
+                self.left = BulkEpilogue(self.scope, self.plan, self.registers, self.maps, late)
+                self.left.write()
             case Loop():
                 out.add("#pragma unroll 1")
                 with out.block(f"for (int n = begin_{step.block}; n < windows_{step.block}; n++)"):
@@ -277,6 +281,21 @@ class _Kernel(Loading):
                 self.window(k, "0")
                 for inner in steps:
                     self.step(inner)
+        self.first_done = len(self.out.lines)
+
+    def send(self, before: int) -> None:
+        """Sends the last copy of a tile: after the first window of the next one, or at the end. `before`: the line before
+        the loop over tiles."""
+        out, left = self.out, self.left
+        if not left.sent:
+            return
+        with out.block("if (sent_row >= 0)"):
+            for line in left.sending.lines:
+                out.add(line)
+        here = len(out.lines) - len(left.sending.lines) - 2
+        again = ["  " + line for line in out.lines[here:]]
+        out.lines[self.first_done : self.first_done] = again
+        out.lines.insert(before, f"{'  ' * out.depth}int {', '.join(f'{x} = -1' for x in left.sent)};")
 
     def is_block(self, k: int) -> str:
         """The test whether the word is of a block."""
