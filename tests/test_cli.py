@@ -436,6 +436,14 @@ def test_a_mistake_in_the_program_is_shown_with_its_place(tile):
     assert err.startswith("bad.tile:2:")
 
 
+def test_code_asks_for_the_sizes_it_needs(tile):
+    Path("open.tile").write_text(
+        "kernel f(X[N, D], Y[M, D]) -> Z[i, j]:\n    Z = sum[d](X[i, d] * Y[j, d])\n"
+    )
+    status, _, err = tile("emit", "open.tile", "--to", "cuda", "--target", "cuda:sm_80")
+    assert status == 1 and "no size is known for N, D, M" in err
+
+
 def test_ctrl_c_while_the_commands_are_loaded(tile, monkeypatch):
     class Loading:
         @property

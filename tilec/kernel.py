@@ -463,7 +463,7 @@ class Kernel:
             tuple(t.dtype for t in tiles.tensors.values()),
             self._all_of(dtype or "f16"),
         )
-        known = {**self._source.sizes, **self._own(sizes)}
+        known = self._sizes(sizes)
         before = None if self._tile else cuda.Online(online, {d: known[d] for d in online.dims})
         if called and before is not None:
             before = cuda.here(before, cuda.arch_of(own))

@@ -219,7 +219,7 @@ class Task:
         if known is None and not isinstance(whole, int):
             raise UnsupportedError(
                 f"target cpu: axis {axis} of {self.kernel.name} is held whole in a tile, so its extent must be known when "
-                f"the kernel is compiled; tile it"
+                f"the kernel is compiled; give a size of {whole}, or tile it"
             )
         return whole if known is None and isinstance(whole, int) else known or 0
 

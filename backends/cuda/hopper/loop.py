@@ -14,6 +14,7 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
     pointwise,
+    quick_log,
     same_quotient,
 )
 from tilec.backends.cuda.hopper.span import Span
@@ -238,6 +239,8 @@ class FragmentLoop:
                 e = Expression(f"({text} * {factor})", "float", product=(text, factor))
             case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
                 e = same_quotient(*map(self.value, quotient))
+            case Map(fn="log" | "log2", args=(y,)):
+                e = quick_log(op.fn, self.value(self.bare(x, y)))
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if op.fn == "select":

@@ -151,7 +151,7 @@ class Frame:
         if known is None and not isinstance(whole, int):
             raise UnsupportedError(
                 f"target cuda: axis {axis} of {self.kernel.name} is held whole in a tile, so its extent must be known "
-                "when the kernel is compiled; tile it"
+                f"when the kernel is compiled; give a size of {whole}, or tile it"
             )
         return whole if known is None and isinstance(whole, int) else known or 0
 
