@@ -286,16 +286,17 @@ class _Kernel(Loading):
     def send(self, before: int) -> None:
         """Sends the last copy of a tile: after the first window of the next one, or at the end. `before`: the line before
         the loop over tiles."""
-        out, left = self.out, self.left
+        left = self.left
         if not left.sent:
             return
-        with out.block("if (sent_row >= 0)"):
-            for line in left.sending.lines:
-                out.add(line)
-        here = len(out.lines) - len(left.sending.lines) - 2
-        again = ["  " + line for line in out.lines[here:]]
-        out.lines[self.first_done : self.first_done] = again
-        out.lines.insert(before, f"{'  ' * out.depth}int {', '.join(f'{x} = -1' for x in left.sent)};")
+        known, lines = Lines(), Lines()
+        known.depth, lines.depth = self.out.depth, self.out.depth + 1
+        known.add(f"int {', '.join(f'{x} = -1' for x in left.sent)};")
+        with lines.block("if (sent_row >= 0)"):
+            lines.add("\n".join(left.sending.lines))
+        self.out.lines += lines.lines
+        self.out.lines[self.first_done : self.first_done] = lines.lines
+        self.out.lines[before:before] = known.lines
 
     def is_block(self, k: int) -> str:
         """The test whether the word is of a block."""

@@ -352,8 +352,8 @@ class Epilogue:
 class BulkEpilogue(Epilogue):
     """Tiles leave as bulk copies. `maps` takes the maps of outputs.
 
-    `late`: the last copy is only prepared; it is sent when the next tile's first window is computed, as the threads then need
-    not wait for what they have written to be there. `sent`: what is to be known of it until then, by name.
+    `late`: the last copy is only prepared, and `sending` sends it when the next tile's first window is computed: no thread
+    waits then for what it has written to be there. `sent`: what is to be known until then, by name.
     """
 
     def __init__(
