@@ -61,6 +61,7 @@ class _Kernel(Loading):
             self.load_role()
         with body.block("else"):
             self.compute_role()
+        self.fetch_maps()
         parameters = self.parameters()
         name = self.names.of(self.s.name)
         head = Lines()
@@ -92,6 +93,11 @@ class _Kernel(Loading):
         if self.s.watched:
             out.append(REDO)
         return tuple(out)
+
+    def fetch_maps(self) -> None:
+        """Asks for the tensor maps at once, while another warp sets up the barriers."""
+        lines = [f"  if (threadIdx.x == 32) fetch_map(&{p.name});" for p in self.maps.values()]
+        self.out.lines[:0] = lines
 
     def set_up(self) -> None:
         """Barriers, and the grid's tiles."""
@@ -155,12 +161,14 @@ class _Kernel(Loading):
         self.hear("int ", alone=False)
         for step in self.plan.begin:
             self.step(step)
+        before = len(out.lines)
         with out.block("while (origin >= 0)"):
             self.compute_tile()
             out.add("origin = next_origin;")
             self.take_tile(self.told[1:], "", alone=False)
         if self.plan.chained:
             self.step(Settle(0, ("heads",)))
+            self.send(before)
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
@@ -180,11 +188,13 @@ class _Kernel(Loading):
         needed |= {x for op in s.epilogue for x in names_in(operands(op))}
         self.scalars(needed)
         for x, name in zip(s.slots, self.registers.slots, strict=True):
-            if x.width:
+            if x.width and s.precise:
                 out.add(f"clear({name});")
-            else:
+            elif not x.width:
                 init = self.scope.operand(x.init, "row").real().text
                 out.add(f"float {name}[2]; ROWS {name}[r] = {init};")
+        if not s.precise:
+            out.add("int adding = 0;   // a tile's first tails replace what is in the accumulators")
         if not s.chosen:
             out.add("int " + ", ".join(f"begin_{k} = 0" for k in range(len(s.blocks))) + ";")
         for step in self.plan.steps:
@@ -248,7 +258,9 @@ class _Kernel(Loading):
                     for inner in step.steps:
                         self.step(inner)
             case Leave():
-                BulkEpilogue(self.scope, self.plan, self.registers, self.maps).write()
+                late = self.plan.chained
+                self.left = BulkEpilogue(self.scope, self.plan, self.registers, self.maps, late)
+                self.left.write()
             case Loop():
                 out.add("#pragma unroll 1")
                 with out.block(f"for (int n = begin_{step.block}; n < windows_{step.block}; n++)"):
@@ -264,6 +276,7 @@ class _Kernel(Loading):
         for k in self.either_first() if not together else ():
             for inner in step.blocks[k]:
                 self.step(inner)
+        self.first_done = len(self.out.lines)
 
     def either_first(self) -> Iterator[int]:
         """The blocks that a first window may take, in a branch for each."""
@@ -316,6 +329,21 @@ class _Kernel(Loading):
                 self.out.add(f"ROWS {name}[{n * self.scope.held} + r] = {text};")
         self.compute(step, given)
         return True
+
+    def send(self, before: int) -> None:
+        """Sends the last copy of a tile: after the first window of the next one, or at the end. `before`: the line before
+        the loop over tiles."""
+        left = self.left
+        if not left.sent:
+            return
+        known, lines = Lines(), Lines()
+        known.depth, lines.depth = self.out.depth, self.out.depth + 1
+        known.add(f"int {', '.join(f'{x} = -1' for x in left.sent)};")
+        with lines.block("if (sent_row >= 0)"):
+            lines.add("\n".join(left.sending.lines))
+        self.out.lines += lines.lines
+        self.out.lines[self.first_done : self.first_done] = lines.lines
+        self.out.lines[before:before] = known.lines
 
     def is_block(self, k: int) -> str:
         """The test whether the word is of a block."""
@@ -422,18 +450,24 @@ class _Kernel(Loading):
             out.add(f"pin({self.registers.slots[t.slot]});")
         for name in self.registers.weights:
             out.add(f"pin({name});")
+        begun = set[int]()
         for t in b.tails:
             call = f"weights_by_columns_{t.value.dtype}<{self.s.columns // 16}>"
             what = f"contract({t.x}, {t.value.name}, over={self.s.stream})"
             place = f"{t.value.name}_columns + {self.stage(t.value, 'late')}"
             slot = self.registers.slots[t.slot]
             for n, w in enumerate(weights[t.x]):
-                count = min(t.value.parts, PARTS - n)
+                more = "1" if self.s.precise or t.slot in begun else "adding"
+                if t.value.parts > 1:
+                    more = f"{min(t.value.parts, PARTS - n)}, {t.value.part_bytes}"
+                begun.add(t.slot)
                 out.add(
-                    f"{call}({slot}, {w}, {place}{f', {count}, {t.value.part_bytes}' if t.value.parts > 1 else ''});"
+                    f"{call}({slot}, {w}, {place}, {more});"
                     f"   // {self.s.slots[t.slot].name} += {what}"
                 )
         out.add("group_commit();")
+        if not self.s.precise:
+            out.add("adding = 1;")
 
     def stage(self, t: Tile, which: str) -> str:
         """Where a ring's stage is, as descriptors count."""
