@@ -11,6 +11,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from tilec.backends.cuda.hopper.alike import Alike, alike, counting
+from tilec.backends.cuda.hopper.analysis import HEAVY
 from tilec.backends.cuda.hopper.epilogue import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
@@ -42,7 +43,7 @@ from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.dataflow import names_in
-from tilec.ir import operands, walk
+from tilec.ir import Map, operands, walk
 
 
 def emit(plan: Plan) -> Source:
@@ -93,6 +94,16 @@ class _Kernel(Loading):
         if self.s.watched:
             out.append(REDO)
         return tuple(out)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether a tile begins with zeros in its accumulators, or its first tails replace what is there. Zeros cost nothing
+        that can be seen where a window takes long, and the compiler then finds registers for its values."""
+        ops = [op for b in self.s.blocks for op in walk(b.middle) if isinstance(op, Map)]
+        return self.s.precise or any(
+            op.fn in HEAVY and op.result.type.dtype == "f32" and len(op.result.type.axes) == 2
+            for op in ops
+        )
 
     def fetch_maps(self) -> None:
         """Asks for the tensor maps at once, while another warp sets up the barriers."""
@@ -161,14 +172,12 @@ class _Kernel(Loading):
         self.hear("int ", alone=False)
         for step in self.plan.begin:
             self.step(step)
-        before = len(out.lines)
         with out.block("while (origin >= 0)"):
             self.compute_tile()
             out.add("origin = next_origin;")
             self.take_tile(self.told[1:], "", alone=False)
         if self.plan.chained:
             self.step(Settle(0, ("heads",)))
-            self.send(before)
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
@@ -188,12 +197,12 @@ class _Kernel(Loading):
         needed |= {x for op in s.epilogue for x in names_in(operands(op))}
         self.scalars(needed)
         for x, name in zip(s.slots, self.registers.slots, strict=True):
-            if x.width and s.precise:
+            if x.width and self.cleared:
                 out.add(f"clear({name});")
             elif not x.width:
                 init = self.scope.operand(x.init, "row").real().text
                 out.add(f"float {name}[2]; ROWS {name}[r] = {init};")
-        if not s.precise:
+        if not self.cleared:
             out.add("int adding = 0;   // a tile's first tails replace what is in the accumulators")
         if not s.chosen:
             out.add("int " + ", ".join(f"begin_{k} = 0" for k in range(len(s.blocks))) + ";")
@@ -258,9 +267,7 @@ class _Kernel(Loading):
                     for inner in step.steps:
                         self.step(inner)
             case Leave():
-                late = self.plan.chained
-                self.left = BulkEpilogue(self.scope, self.plan, self.registers, self.maps, late)
-                self.left.write()
+                BulkEpilogue(self.scope, self.plan, self.registers, self.maps).write()
             case Loop():
                 out.add("#pragma unroll 1")
                 with out.block(f"for (int n = begin_{step.block}; n < windows_{step.block}; n++)"):
@@ -276,7 +283,6 @@ class _Kernel(Loading):
         for k in self.either_first() if not together else ():
             for inner in step.blocks[k]:
                 self.step(inner)
-        self.first_done = len(self.out.lines)
 
     def either_first(self) -> Iterator[int]:
         """The blocks that a first window may take, in a branch for each."""
@@ -329,21 +335,6 @@ class _Kernel(Loading):
                 self.out.add(f"ROWS {name}[{n * self.scope.held} + r] = {text};")
         self.compute(step, given)
         return True
-
-    def send(self, before: int) -> None:
-        """Sends the last copy of a tile: after the first window of the next one, or at the end. `before`: the line before
-        the loop over tiles."""
-        left = self.left
-        if not left.sent:
-            return
-        known, lines = Lines(), Lines()
-        known.depth, lines.depth = self.out.depth, self.out.depth + 1
-        known.add(f"int {', '.join(f'{x} = -1' for x in left.sent)};")
-        with lines.block("if (sent_row >= 0)"):
-            lines.add("\n".join(left.sending.lines))
-        self.out.lines += lines.lines
-        self.out.lines[self.first_done : self.first_done] = lines.lines
-        self.out.lines[before:before] = known.lines
 
     def is_block(self, k: int) -> str:
         """The test whether the word is of a block."""
@@ -457,7 +448,7 @@ class _Kernel(Loading):
             place = f"{t.value.name}_columns + {self.stage(t.value, 'late')}"
             slot = self.registers.slots[t.slot]
             for n, w in enumerate(weights[t.x]):
-                more = "1" if self.s.precise or t.slot in begun else "adding"
+                more = "1" if self.cleared or t.slot in begun else "adding"
                 if t.value.parts > 1:
                     more = f"{min(t.value.parts, PARTS - n)}, {t.value.part_bytes}"
                 begun.add(t.slot)
@@ -466,7 +457,7 @@ class _Kernel(Loading):
                     f"   // {self.s.slots[t.slot].name} += {what}"
                 )
         out.add("group_commit();")
-        if not self.s.precise:
+        if not self.cleared:
             out.add("adding = 1;")
 
     def stage(self, t: Tile, which: str) -> str:

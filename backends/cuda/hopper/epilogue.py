@@ -22,7 +22,6 @@ from tilec.backends.cuda.hopper.plan import Plan, padded
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.structure import Refused
-from tilec.backends.cuda.hopper.text import Lines
 from tilec.dataflow import definitions, names_in
 from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
 
@@ -350,26 +349,13 @@ class Epilogue:
 
 
 class BulkEpilogue(Epilogue):
-    """Tiles leave as bulk copies. `maps` takes the maps of outputs.
-
-    `late`: the last copy is only prepared, and `sending` sends it when the next tile's first window is computed: no thread
-    waits then for what it has written to be there. `sent`: what is to be known until then, by name.
-    """
+    """Tiles leave as bulk copies. `maps` takes the maps of outputs."""
 
     def __init__(
-        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter], late: bool
+        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
     ) -> None:
         super().__init__(scope, registers)
         self.plan, self.maps = plan, maps
-        copied = [op for op in self.s.epilogue if isinstance(op, Store) and self.is_copied(op)]
-        self.late_copy = copied[-1] if late and copied else None
-        self.sent: list[str] = []
-        self.sending = Lines()
-
-    def is_copied(self, op: Store) -> bool:
-        """Whether a store leaves through shared memory."""
-        wide = [a for a in op.index if a != self.s.row and self.scope.axes(a) == (a,)]
-        return bool(wide) and self.through(op, "", 0)
 
     def limit(self) -> str:
         """The first row that is not of this tile, which may be shorter than its fragments, or not there at all."""
@@ -412,24 +398,21 @@ class BulkEpilogue(Epilogue):
                 op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs
             )
             self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
-        others = [x for x in op.index if x not in (feature, self.s.row)]
-        places = ["origin + w * 64", *(f"(int){self.scope.operand(x, None).text}" for x in others)]
-        if op is self.late_copy:
-            self.sent = ["sent_row", *(f"sent_{k}" for k in range(len(others)))]
-            for x, place in zip(self.sent, places, strict=True):
-                out.add(f"{x} = {place};")
-            places, out = self.sent, self.sending
-        row, rest = places[0], "".join(f", {x}" for x in places[1:])
-        room = self.plan.rooms["out"]
+        rest = "".join(
+            f", (int){self.scope.operand(x, None).text}"
+            for x in op.index
+            if x not in (feature, self.s.row)
+        )
         out.add("written_for_copies();")
         out.add("named_sync(8 + w, 128);")
         with out.block("if ((threadIdx.x & 127) == 0)"):
-            out.add(f"const u32 out_place = shared + {room.offset} + w * {room.bytes};")
             if slabs:
-                out.add(f"copy_out(&{name}, out_place, 0, {row}, 0{rest});{self.scope.comment(op)}")
+                out.add(
+                    f"copy_out(&{name}, out_place, 0, origin + w * 64, 0{rest});{self.scope.comment(op)}"
+                )
             else:
                 for k in range(-(-width // 64)):
-                    place = f"out_place + {k * ROWS * 128}, {64 * k}, {row}{rest}"
+                    place = f"out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest}"
                     out.add(f"copy_out(&{name}, {place});{self.scope.comment(op)}")
             out.add("copy_commit();")
 
