@@ -228,7 +228,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     pin(t_1);
     rows_by_rows_f16<4, 8192, 16384, false>(t_1, q_rows + (u64)((turn & 1) * 1024), k_rows + (u64)(k_ahead.stage * 1024));   // t_37 = contract(q, k, over=d)
     group_commit();
-    int sent_row = -1, sent_0 = -1, sent_1 = -1;
     while (origin >= 0) {
       int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
       int t_3[2]; ROWS t_3[r] = (row_i[r] + N);  // add(i, N)   examples/causal.tile:4
@@ -401,15 +400,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
         }
         ROWS m[r] = m_5[r];
         ROWS l[r] = l_6[r];
-      }
-      if (sent_row >= 0) {
-        written_for_copies();
-        named_sync(8 + w, 128);
-        if ((threadIdx.x & 127) == 0) {
-          const u32 out_place = shared + 98304 + w * 8192;
-          copy_out(&O_map, out_place, 0, sent_row, 0, sent_0, sent_1);  // store(b, h, i, e, t_19)   examples/causal.tile:2
-          copy_commit();
-        }
       }
 #pragma unroll 1
       for (int n = begin_1; n < windows_1; n++) {
@@ -663,9 +653,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
           }
         }
         if (probe_ & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent
-        sent_row = origin + w * 64;
-        sent_0 = (int)b;
-        sent_1 = (int)h;
+        written_for_copies();
+        named_sync(8 + w, 128);
+        if ((threadIdx.x & 127) == 0) {
+          copy_out(&O_map, out_place, 0, origin + w * 64, 0, (int)b, (int)h);  // store(b, h, i, e, t_19)   examples/causal.tile:2
+          copy_commit();
+        }
       }
       origin = next_origin;
       b = shared_told(shared + 114852 + 28 * (turn & 1), lane);
@@ -678,15 +671,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     }
     group_wait<0>();
     pin(t_1);
-      if (sent_row >= 0) {
-        written_for_copies();
-        named_sync(8 + w, 128);
-        if ((threadIdx.x & 127) == 0) {
-          const u32 out_place = shared + 98304 + w * 8192;
-          copy_out(&O_map, out_place, 0, sent_row, 0, sent_0, sent_1);  // store(b, h, i, e, t_19)   examples/causal.tile:2
-          copy_commit();
-        }
-      }
     if ((threadIdx.x & 127) == 0) copy_finish();
   }
 }

@@ -206,7 +206,6 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     pin(t_1);
     rows_by_rows_f16<4, 8192, 8192, false>(t_1, q_rows + (u64)((turn & 1) * 2048), k_rows + (u64)(k_ahead.stage * 512));   // t_7 = contract(q, k, over=d)
     group_commit();
-    int sent_row = -1, sent_0 = -1, sent_1 = -1;
     while (origin >= 0) {
       int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
       float m[2]; ROWS m[r] = NEG_INF;
@@ -373,15 +372,6 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
         }
         ROWS m[r] = m_6[r];
         ROWS l[r] = l_8[r];
-      }
-      if (sent_row >= 0) {
-        written_for_copies();
-        named_sync(8 + w, 128);
-        if ((threadIdx.x & 127) == 0) {
-          const u32 out_place = shared + 98304 + w * 8192;
-          copy_out(&O_map, out_place, 0, sent_row, 0, sent_0, sent_1);  // store(b, h, i, e, t_14)   examples/naive.tile:2
-          copy_commit();
-        }
       }
 #pragma unroll 1
       for (int n = begin_0; n < windows_0; n++) {
@@ -627,9 +617,12 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
             store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * 8192, pack_f16(four[0][0], four[0][1]), pack_f16(four[0][2], four[0][3]), pack_f16(four[1][0], four[1][1]), pack_f16(four[1][2], four[1][3]));
           }
         }
-        sent_row = origin + w * 64;
-        sent_0 = (int)b;
-        sent_1 = (int)h;
+        written_for_copies();
+        named_sync(8 + w, 128);
+        if ((threadIdx.x & 127) == 0) {
+          copy_out(&O_map, out_place, 0, origin + w * 64, 0, (int)b, (int)h);  // store(b, h, i, e, t_14)   examples/naive.tile:2
+          copy_commit();
+        }
       }
       origin = next_origin;
       b = shared_told(shared + 131300 + 28 * (turn & 1), lane);
@@ -642,15 +635,6 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     }
     group_wait<0>();
     pin(t_1);
-      if (sent_row >= 0) {
-        written_for_copies();
-        named_sync(8 + w, 128);
-        if ((threadIdx.x & 127) == 0) {
-          const u32 out_place = shared + 98304 + w * 8192;
-          copy_out(&O_map, out_place, 0, sent_row, 0, sent_0, sent_1);  // store(b, h, i, e, t_14)   examples/naive.tile:2
-          copy_commit();
-        }
-      }
     if ((threadIdx.x & 127) == 0) copy_finish();
   }
 }
