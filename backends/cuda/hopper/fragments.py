@@ -50,9 +50,12 @@ class BlockEmitter(Analysis):
                 self.out.add(
                     f"if (8 * c + (x & 1) >= rest) {array}[{2 * self.scope.held} * c + x] = NEG_INF;"
                 )
+        kept = [x for x in self.guesses.values() if x in self.keep and x not in self.late]
+        self.pending += [Root("keep", x, array=self.keep[x]) for x in kept]
+        self.flush()
         rough, self.rough = self.rough, False
         for slot, x in self.guesses.items():
-            FragmentLoop(self, []).guess(x, self.registers.slots[slot])
+            FragmentLoop(self, []).guess(x, self.registers.slots[slot], again=x in kept)
         self.rough = rough
 
     # ---- regions
@@ -83,7 +86,7 @@ class BlockEmitter(Analysis):
         if s.stream in axes:
             for parts, dtype in self.packs.get(name, []):
                 self.pending.append(Root("pack", name, parts=parts, dtype=dtype))
-            if name in self.keep and name not in self.late:
+            if name in self.keep and name not in self.late and name not in self.arrays:
                 self.pending.append(Root("keep", name, array=self.keep[name]))
             return
         if len(axes) == 2:
