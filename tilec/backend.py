@@ -302,12 +302,18 @@ class _Reference:
         return None
 
 
-def source(kernel: Kernel, form: str, placed: bool = False) -> str:
-    """The code that the CPU target makes for placed tiles: `llvm`, or `asm` for this processor. `placed`: the instructions
-    of LLVM say which line of the program they come from.
+def source(kernel: Kernel, form: str, placed: bool = False, processor: str | None = None) -> str:
+    """The code that the CPU target makes for placed tiles: `llvm`, or `asm`. `placed`: the instructions of LLVM say which
+    line of the program they come from. `processor`: another one than this machine's, by the width of its vectors.
     """
     from tilec.backends.cpu import jit
     from tilec.backends.cpu.lower import lower
 
-    text = lower(kernel, jit.host(), placed=placed).text
-    return text if form == "llvm" else jit.assembly(text)
+    if processor is not None and processor not in jit.PROCESSORS:
+        raise ArgumentError(
+            f"processor is {processor!r}, expected one of {', '.join(jit.PROCESSORS)}; "
+            "without one the code is for this machine"
+        )
+    machine = jit.PROCESSORS[processor] if processor else jit.host()
+    text = lower(kernel, machine, placed=placed).text
+    return text if form == "llvm" else jit.assembly(text, machine=machine)

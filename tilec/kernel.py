@@ -234,8 +234,8 @@ class Kernel:
         given = binding.by_name(self._signature, tensors, named)
         names = self._signature.tensors
         target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
-        for n in names:
-            check_gradient(n, given[n])
+        for n, x in given.items():
+            check_gradient(n, x)
         arrays = {n: backend.see(n, given[n], target) for n in names}
         return self._plan(target, arrays, binding.numbers(self._signature, given)), arrays
 
@@ -432,17 +432,36 @@ class Kernel:
         # the sizes that specialise fixes are known only after the tensor passes
         return tensor + tuple(pipeline.Step(s.name) if s.name == "specialise" else s for s in tiles)
 
-    def source(self, target: str = "llvm", *, dtype: DType | None = None, **sizes: int) -> str:
-        """The generated code: `llvm` for LLVM IR, `asm` for this processor's assembly; `cuda`, `ptx` or `sass`.
+    def source(
+        self,
+        target: str = "llvm",
+        *,
+        dtype: DType | None = None,
+        processor: str | None = None,
+        **sizes: int,
+    ) -> str:
+        """The generated code: `llvm` for LLVM IR, `asm` for assembly; `cuda`, `ptx` or `sass`.
 
-        `dtype`: the element type of untyped tensors; without one f32 on a CPU, f16 on a GPU.
+        A target stands for its first form: `cpu` for LLVM IR, `cuda:sm_80` for CUDA for this GPU. `dtype`: the element type
+        of untyped tensors; without one f32 on a CPU, f16 on a GPU. `processor`: sse, avx, avx2, avx512 or neon for LLVM IR
+        and assembly of another processor than this machine's.
         """
+        if target == "cpu":
+            target = "llvm"
+        if backend.on_gpu(choices.text("source", target)) and target != "cuda":
+            there = Kernel(self._source, target=target, tile=self._tile, schedule=self._schedule)
+            return there.source("cuda", dtype=dtype, processor=processor, **sizes)
         if target in backend.CPU_FORMS:
-            return backend.source(_last(self.stages(dtype=dtype or "f32", sizes=sizes)), target)
+            tiles = _last(self.stages(dtype=dtype or "f32", sizes=sizes))
+            return backend.source(tiles, target, processor=processor)
         if target not in backend.GPU_FORMS:
             forms = ", ".join(backend.CPU_FORMS + backend.GPU_FORMS)
             raise UnsupportedError(
                 f"no code of the kind {target!r} can be made; what works is {forms}"
+            )
+        if processor is not None:
+            raise UnsupportedError(
+                f"processor={processor!r} goes with {' and '.join(backend.CPU_FORMS)}; {target} is code for a GPU"
             )
         from tilec.backends.cuda import target as cuda
 
@@ -597,7 +616,6 @@ class Kernel:
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
-        self._repeats.clear()
         self._repeats.clear()
         return call.tune(self._fixed(online, bound.sizes), options)
 

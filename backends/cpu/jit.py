@@ -56,6 +56,14 @@ class Machine:
         return 32 if self.has("avx512f") or self.arm else 16
 
     @property
+    def width(self) -> str:
+        """The name of what decides the width of its vectors, one of `PROCESSORS`."""
+        if self.arm:
+            return "neon"
+        names = {"avx512f": "avx512", "avx2": "avx2", "avx": "avx"}
+        return next((name for feature, name in names.items() if self.has(feature)), "sse")
+
+    @property
     def fma(self) -> bool:
         """Whether a fused multiply-add is one instruction."""
         return self.arm or self.has("fma")
@@ -64,6 +72,20 @@ class Machine:
     def half(self) -> bool:
         """Whether f16 is converted in hardware."""
         return self.arm or self.has("f16c") or self.has("avx512f")
+
+
+_INTEL = "x86_64-unknown-linux-gnu"
+_AVX2 = "+avx,+avx2,+fma,+f16c"
+PROCESSORS = {
+    "sse": Machine(_INTEL, "x86-64", ""),
+    "avx": Machine(_INTEL, "x86-64", "+avx"),
+    "avx2": Machine(_INTEL, "x86-64-v3", _AVX2),
+    "avx512": Machine(
+        _INTEL, "x86-64-v4", f"{_AVX2},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+    ),
+    "neon": Machine("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon"),
+}
+"""A processor for each width of vectors, to look at the code for it on any machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +111,16 @@ def _initialize() -> None:
     llvm.initialize_native_asmprinter()
 
 
+@functools.cache
+def _initialize_others() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
 def _target_machine(machine: Machine, options: Options) -> Any:
     _initialize()
+    if machine.arm != host().arm:
+        _initialize_others()
     target = llvm.Target.from_triple(machine.triple)
     return target.create_target_machine(
         cpu=machine.cpu, features=machine.features, opt=options.codegen

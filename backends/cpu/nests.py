@@ -11,7 +11,7 @@ from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import absorbing_sum, kind_for, product
 from tilec.backends.cpu.plan import Axes, Stage
 from tilec.backends.cpu.points import Point, Val
-from tilec.backends.cpu.registers import Product, row_tiles, rows_for
+from tilec.backends.cpu.registers import Product, row_tiles, rows_for, spread_for
 from tilec.backends.cpu.streams import Streams
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import Emit, Kind, constant
@@ -140,8 +140,10 @@ class Nests:
                 if not (op is stage.root or isinstance(op, Reduce) and x not in ev.held):
                     ev.value(x, p)
                 continue
-            if isinstance(op, Map) and op.fn == "div" and x in ev.relaxed:
-                ev.reciprocal(op.args[1])
+            shared = isinstance(op, Map) and op.fn == "div" and x in ev.relaxed
+            for y in operands(op)[1:] if op is not None and shared else ():
+                if set(ev.axes(y)) <= bound:
+                    ev.reciprocal(y, p)
             if (
                 op is not None
                 and (x in ev.computing or x not in ev.held)
@@ -205,7 +207,7 @@ class Nests:
 
     def rows(self, stage: Stage, product: Product, p: Point, totals: Sequence[Any]) -> list[Any]:
         """All rows at a point of the other axes, in tiles of a few."""
-        e, most = self.e, rows_for(self.e.machine.registers, product.lanes.kind)
+        e, most = self.e, rows_for(self.e.machine, product.lanes.kind)
         if product.row is None:
             return self.row_tile(stage, product, [p], totals)
         axis = product.row
@@ -237,14 +239,15 @@ class Nests:
         if not repeatable(stage):
             return e.loop(whole, count, 1, held, lambda i, x: tile(i, 1, x), name=axis)
 
-        def last() -> list[Any]:
+        def last(first: Any, held: Sequence[Any]) -> list[Any]:
             # short of rows: the last one several times, which changes nothing
             with self.ev.scope():
-                at = [e.min(e.add(whole, r), e.add(count, -1)) for r in range(most)]
+                at = [e.min(e.add(first, r), e.add(count, -1)) for r in range(few)]
                 points = [p.on(axis, i) for i in at]
                 return self.row_tile(stage, replace(product, spread=True), points, held)
 
-        return e.branch(e.compare("<", whole, count), last, lambda: held, name=axis)
+        few = spread_for(e.machine, product.lanes.kind)
+        return e.loop(whole, count, few, held, last, name=axis)
 
     def row_tile(
         self, stage: Stage, product: Product, points: Sequence[Point], totals: Sequence[Any]

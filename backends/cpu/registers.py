@@ -3,6 +3,10 @@
 The vector operand has the vector axis in consecutive lanes, the other one is read element by element. Neither is packed:
 tiles in scratch have constant strides, so all rows are reached from one address. A tile of `rows` × `vectors`
 accumulators, `vectors` operands and one broadcast must fit the registers.
+
+`Nests.product` says which contractions these are: those of two tiles of f32 or of f64. Processors that multiply bf16
+(AVX512-BF16, AMX; `Machine.has` tells) would have a class like `Product` beside it, chosen there, for tiles that are kept
+in 16 bits; today all 16-bit elements are f32 in scratch.
 """
 
 from __future__ import annotations
@@ -11,18 +15,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
-UNROLL = 2
-"""Steps of the summed axis per iteration."""
+VECTORS = 2
+"""Vectors of f32 in a panel; there are twice as many of f64."""
+MOST = 12
+"""Rows beyond which LLVM keeps something of a tile in memory, though there be registers for it."""
+SPREAD = 12
+"""Vectors of a tile whose rows lie anywhere: each row takes a register for its address."""
 
 
-def rows_for(registers: int, kind: Kind) -> int:
-    """Rows of a register tile of two vectors: the most that leave room for the operands."""
-    rows = 12 if registers >= 32 else 6
-    return rows if kind == "f32" else rows // 2
+def rows_for(machine: Machine, kind: Kind) -> int:
+    """Rows of a register tile: the most that leave room for the operands, and for a product where that is no part of a
+    fused multiply-add."""
+    vectors = vectors_of(kind)
+    others = vectors + 1 if machine.fma else vectors + 2
+    return min(MOST, (machine.registers - others) // vectors)
+
+
+def spread_for(machine: Machine, kind: Kind) -> int:
+    """The same for rows that lie anywhere."""
+    return min(rows_for(machine, kind), SPREAD // vectors_of(kind))
+
+
+def vectors_of(kind: Kind) -> int:
+    """Vectors of a panel."""
+    return VECTORS * BYTES[kind] // BYTES["f32"]
+
+
+def unroll_for(machine: Machine) -> int:
+    """Steps of the summed axis per iteration: one where products take registers of their own, for want of more."""
+    return 2 if machine.fma else 1
 
 
 @dataclass(frozen=True)
@@ -97,7 +123,7 @@ class Product:
                 out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
             return out
 
-        for start, stop, unroll in _stretches(e, window.begin, window.count):
+        for start, stop, unroll in _stretches(e, window.begin, window.count, unroll_for(e.machine)):
             flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
         return flat
 
@@ -114,13 +140,16 @@ class Product:
         return [(base, r * other.strides[self.row]) for r in range(len(points))]
 
 
-def _stretches(e: Emit, begin: Any, end: Any) -> Iterator[tuple[Any, Any, int]]:
+def _stretches(e: Emit, begin: Any, end: Any, unroll: int) -> Iterator[tuple[Any, Any, int]]:
     """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest."""
+    if unroll == 1:
+        yield begin, end, 1
+        return
     if isinstance(begin, int) and isinstance(end, int):
-        whole = begin + (end - begin) // UNROLL * UNROLL
+        whole = begin + (end - begin) // unroll * unroll
     else:
-        whole = e.add(begin, e.and_(e.sub(end, begin), -UNROLL))
-    yield begin, whole, UNROLL
+        whole = e.add(begin, e.and_(e.sub(end, begin), -unroll))
+    yield begin, whole, unroll
     if not isinstance(whole, int) or whole < end:
         yield whole, end, 1
 

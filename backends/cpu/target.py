@@ -121,6 +121,16 @@ class Executable:
             found = self._known[key] = self._prepare(tensors, scalars, views)
         return found
 
+    def memory(
+        self,
+        tensors: Mapping[str, View],
+        scalars: Mapping[str, Number],
+        outputs: Mapping[str, View],
+    ) -> int:
+        """The bytes that a call needs beside its arrays: the tensors between its grids, and what its threads have to
+        themselves. Of the arrays, only shapes and strides are looked at."""
+        return self.ready(tensors, scalars, outputs).memory
+
     def sizes(
         self, tensors: Mapping[str, View], scalars: Mapping[str, Number]
     ) -> dict[str, Number]:
@@ -232,6 +242,12 @@ class _Prepared:
             if words[2]:  # MISSED
                 self._again(job, words, place)
         self._free.append(context)
+
+    @property
+    def memory(self) -> int:
+        """The bytes that a call needs beside its arrays."""
+        threads = min(pool.threads(), max((job.tasks for job in self._jobs), default=0))
+        return sum(self._buffers) + threads * self._scratch
 
     def know_exact(self) -> dict[int, int]:
         """Tells workers from now on where exact code is, and gives the words that do so."""

@@ -19,6 +19,7 @@ from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.panels import Panels
 from tilec.backends.cpu.plan import Planner, Segment, names_in, split
 from tilec.backends.cpu.points import Point, Window
+from tilec.backends.cpu.registers import VECTORS
 from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
@@ -39,9 +40,6 @@ from tilec.ir import (
     operands,
     walk,
 )
-
-VECTORS = 2
-"""Vectors of lanes in a panel."""
 
 
 class Task:

@@ -24,6 +24,14 @@ def emit(
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
+    processor: Annotated[
+        str | None,
+        typer.Option(
+            "--processor",
+            metavar="WIDTH",
+            help="llvm and asm for another one: sse, avx, avx2, avx512, neon.",
+        ),
+    ] = None,
 ) -> None:
     """Print the generated code.
 
@@ -40,9 +48,11 @@ def emit(
     options.check_sizes(kernel, sizes)
     element = None if dtype is None else options.element_type(dtype)
     if to in CPU:
-        code = kernel.source(to, dtype=element, **sizes)
+        code = kernel.source(to, dtype=element, processor=processor, **sizes)
         print(code, end="" if code.endswith("\n") else "\n")
         return
+    if processor is not None:
+        raise typer.BadParameter(f"--to {to} is for a GPU", param_hint="--processor")
     _gpu(kernel.gpu_code(dtype=element, called=False, **sizes), to)
 
 

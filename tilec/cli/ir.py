@@ -190,7 +190,7 @@ def _write_page(
     roof = ceilings.measured(kernel.target or "cpu")
     env = {**sizes, **scalars}
     code = (
-        kernel.source("cuda", dtype=element, **sizes)
+        kernel.source("cuda", dtype=element, processor=None, **sizes)
         if on_gpu
         else backend.source(stages[-1][1], "llvm", placed=True)
     )

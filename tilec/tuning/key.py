@@ -75,11 +75,7 @@ def kind(target: str) -> str:
         return machine(target)
     from tilec.backends.cpu import jit
 
-    host = jit.host()
-    if host.arm:
-        return "cpu neon"
-    widths = {"avx512f": "avx512", "avx2": "avx2", "avx": "avx"}
-    return f"cpu {next((name for feature, name in widths.items() if host.has(feature)), 'sse')}"
+    return f"cpu {jit.host().width}"
 
 
 @functools.cache

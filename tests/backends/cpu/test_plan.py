@@ -7,8 +7,9 @@ import pytest
 from tests.backends.cpu.lowering import kernel
 from tests.backends.cpu.test_lower import ATTENTION
 from tilec.backends.cpu.facts import Facts
+from tilec.backends.cpu.jit import PROCESSORS, Machine
 from tilec.backends.cpu.plan import Planner, Segment, names_in
-from tilec.backends.cpu.registers import row_tiles, rows_for
+from tilec.backends.cpu.registers import row_tiles, rows_for, spread_for
 from tilec.backends.cpu.task import grows
 from tilec.backends.cpu.trim import Bound, bounds
 from tilec.ir import For, Grid, Kernel, Map, Op, Operand, Yield
@@ -167,14 +168,14 @@ def test_a_part_of_a_mask_bounds_the_positions_where_the_rest_is_data() -> None:
     assert found(text.replace("and(up, on)", "or(up, on)")) == []
 
 
-def test_quotients_are_relaxed_where_the_divisor_is_a_scalar() -> None:
-    capped, literal, varying = (
+def test_quotients_are_relaxed_where_the_divisor_lacks_an_axis() -> None:
+    capped, literal, rows, varying = (
         ATTENTION.replace("= mul(s, 0.36067376)", f"= div(s, {x})").replace(
             "V: f32[B, H, N, 24])", "V: f32[B, H, N, 24], cap: float)"
         )
-        for x in ("cap", "50.0", "m_0")
+        for x in ("cap", "50.0", "m_0", "s")
     )
-    for text, relaxed in ((capped, True), (literal, True), (varying, False)):
+    for text, relaxed in ((capped, True), (literal, True), (rows, True), (varying, False)):
         k = kernel(text)
         (grid,) = (op for op in k.body if isinstance(op, Grid))
         assert ("c" in Facts(k).relaxed(grid)) == relaxed
@@ -201,10 +202,14 @@ def test_rows_are_covered_once_by_tiles_that_are_not_too_short() -> None:
             assert at == n
 
 
-def test_a_register_tile_leaves_room_for_its_operands() -> None:
-    for registers in (16, 32):
-        assert rows_for(registers, "f32") * 2 + 2 + 1 <= registers
-        assert rows_for(registers, "f64") * 4 + 4 + 2 <= registers + 2
+@pytest.mark.parametrize("processor", list(PROCESSORS.values()), ids=list(PROCESSORS))
+def test_a_register_tile_leaves_room_for_its_operands(processor: Machine) -> None:
+    product = 0 if processor.fma else 1
+    for kind, vectors in (("f32", 2), ("f64", 4)):
+        rows = rows_for(processor, kind)
+        assert rows * vectors + vectors + 1 + product <= processor.registers
+        assert rows * vectors >= 8
+        assert 1 <= spread_for(processor, kind) <= rows
 
 
 # ---- the order of tasks

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.backends.cpu.lowering import check, kernel, on_cpu
+import tilec
+from tests.backends.cpu.lowering import Array, check, kernel, on_cpu
 from tests.backends.cpu.test_lower import ATTENTION, attention_arrays
 from tilec.arrays import view
 from tilec.backends.cpu import lower
-from tilec.backends.cpu.target import compile
+from tilec.backends.cpu.target import Executable, compile
 from tilec.errors import UnsupportedError
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SCALED = """
 kernel f(X: f32[N], n: int, s: float = 1 / sqrt(N), flip: bool = false) -> O: f32[i] {
   axis i < N
@@ -168,3 +170,33 @@ kernel f(X: f32[N]) -> O: f32[i] {
         ready([x.ctypes.data, o.ctypes.data])
         np.testing.assert_array_equal(o, x)
         o[:] = 0
+
+
+# ---- memory
+
+LONG = 65536
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("naive", LONG), ("causal", LONG), ("causal", 1), ("naive", 128), ("document", LONG)],
+)
+def test_memory_beside_the_arrays_stays_small(name: str, rows: int, dtype: type) -> None:
+    """Of what a call is told, nothing grows with rows times keys, and hardly anything with the keys."""
+
+    def nothing(*shape: int, kind: type = dtype) -> Array:
+        return np.broadcast_to(np.zeros(1, kind), shape)
+
+    given = [nothing(1, 2, n, 256) for n in (rows, LONG, LONG)]
+    given += [nothing(1, LONG, kind=np.int32)] if name == "document" else []
+    program = tilec.load(EXAMPLES / f"{name}.tile", target="cpu")
+    plan = program.plan(*given)
+    assert isinstance(plan.run, Executable)
+    tensors = {n: view(n, x) for n, x in zip(plan.ir.tensors, given, strict=True)}
+    outputs = {o.name: view(o.name, nothing(*o.shape)) for o in plan.outputs}
+    needed = plan.run.memory(tensors, {}, outputs)
+    assert 10_000 < needed < 4 << 20
+    if rows == 128:
+        # the keys are in pieces, each of which leaves a part of every row's result
+        assert needed > 2 * rows * 256 * 4
