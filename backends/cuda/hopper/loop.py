@@ -118,7 +118,7 @@ class FragmentLoop:
             else:
                 self.out.add(f"split({pair}, {', '.join(f'{p}[{at}]' for p in root.parts)});")
 
-    def guess(self, x: str, slot: str, again: bool) -> None:
+    def guess(self, x: str, slot: str, again: bool = False) -> None:
         """The maximum of a value over its first 8 columns, as a guess of that over all. `again`: where none of a row's is
         there, as where another document ends in the window, over all of them."""
         out = self.out
