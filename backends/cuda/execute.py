@@ -36,6 +36,8 @@ from tilec.scalar import Number
 MOST_BLOCKS = 1 << 30
 RESIDENT = 4
 """Blocks per multiprocessor where each needs a workspace of its own."""
+IDLE = 2
+"""Blocks per multiprocessor of a kernel that mostly looks at a flag: as many as are there at once, whatever they hold."""
 ALIGN = 256
 IN_TURN = 90
 """The first compute capability whose kernels can wait for the one before them."""
@@ -176,7 +178,9 @@ class Executable:
         processors = launch.processors(device)
         out: dict[int, int] = {}
         for n, f in code.functions.items():
-            most = RESIDENT * processors if f.workspace or redo else MOST_BLOCKS
+            most = RESIDENT * processors if f.workspace else MOST_BLOCKS
+            if redo:
+                most = min(most, IDLE * processors)
             tasks = numbers[code.numbers.index["tasks", str(n)]]
             out[n] = min(int(tasks), most)
         if code.fast:
