@@ -68,9 +68,8 @@ def line(case: Case, row: dict[str, Any]) -> str:
     rates = row.get("GB/s")
     share = f"{peak:3.0f} %"
     if rates:
-        share = (
-            f"{rates['tilec']:.1f} GB/s, {100 * rates['tilec'] / rates['read']:.0f} % of reading"
-        )
+        parts = [100 * rates["tilec"] / rates[n] for n in ("read", "abreast")]
+        share = f"{rates['tilec']:.1f} GB/s, {parts[0]:.0f} % of reading, {parts[1]:.0f} % in four places"
     return f"{case!s:28s} {ms}   {ratios}   {share}   error {error:.1e}"
 
 

@@ -13,7 +13,8 @@ A group is made for each *root*: an output or a cut. Its grid is what its outerm
 less the axes that only a loaded operand of a contraction brings in (the columns of V): these stay whole in a
 tile, so that the scores are made once. A reduction inside that lacks a grid axis would be made again for every
 tile along it; it is a cut, unless it has a value for each pair of a row and a streamed position: that would be
-as large as the scores. A reduction that itself needs several passes over its axis is a cut, too. Roots of one
+as large as the scores. A reduction that itself needs several passes over its axis is a cut, too, and so is one over a part
+of the axes of a reduction that it is in: `sum[j, e]((x - mean[j](x)) ** 2)`. Roots of one
 grid share a group where no path leaves it and comes back.
 """
 
@@ -43,6 +44,7 @@ from tilec.ir import (
     rebuild,
     substitute,
 )
+from tilec.passes.apart import Apart
 
 Reduction = Reduce | Contract
 
@@ -63,7 +65,7 @@ def fuse(kernel: Kernel) -> Kernel:
     roots = graph.roots(
         [str(op.value) for op in kernel.body if isinstance(op, Store) and op.value in graph.defs]
     )
-    return replace(kernel, body=_emit(kernel, graph, _merge(roots)))
+    return _emit(kernel, graph, _merge(roots))
 
 
 class _Graph:
@@ -179,7 +181,7 @@ class _Graph:
             outer = self.outermost(name, cuts)
             streams = {frozenset(self._over(r)) for r in outer}
             rows = grid - self._beside(outer, inside, frozenset[str]().union(*streams))
-            new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams)}
+            new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams, inside)}
             if not new:
                 return _Root(
                     name,
@@ -222,16 +224,29 @@ class _Graph:
         return max((self.axes(x) for x in loads), key=len, default=frozenset[str]())
 
     def _is_cut(
-        self, r: str, grid: frozenset[str], rows: frozenset[str], streams: set[frozenset[str]]
+        self,
+        r: str,
+        grid: frozenset[str],
+        rows: frozenset[str],
+        streams: set[frozenset[str]],
+        inside: set[str],
     ) -> bool:
         op = self.reduction(r)
         if op is None:
             return False
+        if any(s & set(op.over) and s & self.axes(r) for s in streams) and self._is_long(
+            op.over, inside
+        ):
+            return True
         if not grid <= self.axes(
             r
         ):  # a value for each pair of a row and a streamed position stays on chip, all the same
             return not (rows & self.axes(r) and any(s & self.axes(r) for s in streams))
         return frozenset(op.over) not in streams and self.needs_passes(r)
+
+    def _is_long(self, over: Iterable[str], inside: set[str]) -> bool:
+        """Whether other reductions have a value for each position along some axes: these are not held whole in a tile."""
+        return any(set(over) & self.axes(q) for q in inside if self.reduction(q) is not None)
 
     def _reached(self, inside: set[str], cuts: set[str]) -> frozenset[str]:
         return frozenset(y for x in inside - cuts for y in self.reads(x) if y in cuts)
@@ -266,8 +281,9 @@ def _merge(roots: list[_Root]) -> list[list[_Root]]:
     return groups
 
 
-def _emit(kernel: Kernel, graph: _Graph, groups: list[list[_Root]]) -> Body:
+def _emit(kernel: Kernel, graph: _Graph, groups: list[list[_Root]]) -> Kernel:
     b = Builder(kernel)
+    apart = Apart(kernel, b.taken)
     ops: list[Op] = [graph.defs[n] for n in sorted(graph.scalars, key=graph.order.__getitem__)]
     outside: dict[str, str] = {}
     used: set[str] = set()
@@ -278,14 +294,14 @@ def _emit(kernel: Kernel, graph: _Graph, groups: list[list[_Root]]) -> Body:
         again = inside & used  # values that an earlier group makes, too, get new names
         body = substitute(body, {n: outside[n] for n in outside if n not in inside})
         names = {n: fresh(n, b.taken) for n in sorted(again, key=graph.order.__getitem__)}
-        body = _renamed(body, names)
+        body = apart.body(_renamed(body, names), group[0].grid)
         used |= inside
         values = tuple(_in_hbm(graph.types[n], fresh(n, b.taken)) for n in results)
         end = Yield((), tuple(names.get(n, n) for n in results))
         ops.append(Group(values, axes=group[0].grid, body=(*body, end)))
         outside.update((n, v.name) for n, v in zip(results, values, strict=True))
     ops.extend(substitute(tuple(op for op in kernel.body if isinstance(op, Store)), outside))
-    return tuple(ops)
+    return replace(kernel, axes=apart.axes(), body=tuple(ops))
 
 
 def _in_hbm(t: Type, name: str) -> Value:

@@ -13,6 +13,10 @@ A reduction joins the loop of the ones it depends on (its *states*) where `passe
 sum of terms c(states) · Σ g(j) · exp(u(j) + w(states)): when the states move, its accumulators are multiplied
 by exp(w(new) - w(old)), and c is applied after the loop. One that does not factor gets a loop of its own, after
 the first; its `note` says so. A reduction over several axes runs in nested loops.
+
+What a group yields may have axes that its grid lacks: the columns of V. A tile has these whole, so that no loop runs over
+them; a norm of the outputs' rows is made after the loops. So is an axis that a reduction inside of a loop over several is
+over: `d` in `sum[j, d](sum[d](…) * …)`.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from tilec.ir import (
     Yield,
     fresh,
     operands,
+    walk,
 )
 from tilec.passes.expand import LIMITS
 from tilec.passes.factor import Context, Expr, NotFactored, Phi, Term, factor
@@ -49,10 +54,17 @@ COMBINE = {"max": "max", "maxnum": "max", "min": "min", "any": "or", "all": "and
 def online(kernel: Kernel) -> Kernel:
     """One pass over each streamed axis, where the algebra allows it."""
     taken = Builder(kernel).taken
+    read = {x for op in kernel.body for x in _read(op)}
     body = tuple(
-        _Stream(kernel, op, taken).run() if isinstance(op, Group) else op for op in kernel.body
+        _Stream(kernel, op, taken, read).run() if isinstance(op, Group) else op
+        for op in kernel.body
     )
     return replace(kernel, body=body)
+
+
+def _read(op: Op) -> set[str]:
+    """The names that an op reads, those of its body included; what it yields to others does not count."""
+    return {x for o in walk((op,)) if not isinstance(o, Yield) for x in names_in(operands(o))}
 
 
 @dataclass
@@ -67,13 +79,14 @@ class _Loop:
 class _Stream(Builder):
     """Rebuilds the body of one group around its loops."""
 
-    def __init__(self, kernel: Kernel, group: Group, taken: set[str]) -> None:
+    def __init__(self, kernel: Kernel, group: Group, taken: set[str], read: set[str]) -> None:
         super().__init__(kernel, taken)
-        self.group = group
+        self.group, self.read = group, read
         self.body = group.body[:-1]
         end = group.body[-1]
         assert isinstance(end, Yield)
         self.yields = end.values
+        self.whole = {a for v in group.results for a in v.type.axes} - set(group.axes)
         self.defs = definitions(self.body)
         self.old_types = dict(self.types)
         self.loops: list[_Loop] = []
@@ -86,25 +99,46 @@ class _Stream(Builder):
             self.taken.discard(name)
         for loop in self.loops:
             _Emitter(self, loop).emit()
-        values = tuple(self.row(x) for x in self.yields)
-        return replace(self.group, body=(*self.ops, Yield((), values)))
+        kept = [
+            (v, self.row(x))
+            for v, x in zip(self.group.results, self.yields, strict=True)
+            if v.name in self.read  # not what was a cut for reductions of this very group
+        ]
+        body = (*self.ops, Yield((), tuple(x for _, x in kept)))
+        return replace(self.group, results=tuple(v for v, _ in kept), body=body)
 
     # ---- which reduction runs in which loop
 
     def _assign(self) -> None:
-        streams = {
-            frozenset(self.reduction(r).over)
-            for y in names_in(self.yields)
-            for r in self._outermost(y)
-        }
-        streamed = frozenset[str]().union(*streams)
+        while within := self._within(self._streams()):
+            self.whole |= within
+        streamed = frozenset[str]().union(*self._streams())
         for name, op in self.defs.items():
-            if not isinstance(op, (Reduce, Contract)) or frozenset(op.over) not in streams:
+            if not isinstance(op, (Reduce, Contract)):
+                continue
+            if not self.streamed(name) or not streamed.issuperset(self.streamed(name)):
                 continue
             if not streamed & set(
                 self.old_types[name].axes
             ):  # else it belongs to the body of another loop
                 self._place(name, op)
+
+    def _streams(self) -> set[frozenset[str]]:
+        """The axes of each loop that the group must have."""
+        return {
+            frozenset(self.streamed(r)) for y in names_in(self.yields) for r in self._outermost(y)
+        }
+
+    def _within(self, streams: set[frozenset[str]]) -> set[str]:
+        """The axes of loops over several that reductions inside them are over: those cannot have windows."""
+        return {
+            a
+            for op in self.defs.values()
+            if isinstance(op, (Reduce, Contract))
+            for s in streams
+            if s & set(op.result.type.axes)
+            for a in s & set(op.over)
+        }
 
     def reduction(self, name: str) -> Reduction:
         """The reduction that gives a value."""
@@ -112,11 +146,15 @@ class _Stream(Builder):
         assert isinstance(op, (Reduce, Contract))
         return op
 
+    def streamed(self, name: str) -> tuple[str, ...]:
+        """The axes that a reduction streams."""
+        return tuple(a for a in self.reduction(name).over if a not in self.whole)
+
     def _outermost(self, x: str) -> list[str]:
         op = self.defs.get(x)
         if op is None:
             return []
-        if isinstance(op, (Reduce, Contract)):
+        if isinstance(op, (Reduce, Contract)) and self.streamed(x):
             return [x]
         return [r for y in names_in(operands(op)) for r in self._outermost(y)]
 
@@ -141,7 +179,7 @@ class _Stream(Builder):
         note = None
         for k in range(max(first, 0), len(self.loops)):
             loop = self.loops[k]
-            if frozenset(loop.axes) != frozenset(op.over):
+            if frozenset(loop.axes) != frozenset(self.streamed(name)):
                 continue
             own = {s for s in states if self.loop_of[s] == k}
             try:
@@ -151,7 +189,7 @@ class _Stream(Builder):
                 continue
             self.loop_of[name] = k
             return
-        loop = _Loop(op.over, note=note)
+        loop = _Loop(self.streamed(name), note=note)
         loop.reductions[name] = self._terms(op, loop, set())
         self.loops.append(loop)
         self.loop_of[name] = len(self.loops) - 1
@@ -262,8 +300,9 @@ class _Emitter:
         self.states[name, "old"], self.states[name, "new"] = self._old(k), self.new[k]
 
     def _sums(self, name: str, terms: list[Term]) -> None:
+        over = frozenset(self.b.reduction(name).over)
         for t in terms:
-            key = (t.x, t.y, t.phis)
+            key = (over, t.x, t.y, t.phis)
             if key not in self.accumulators:
                 self.accumulators[key] = self._sum(name, t)
         for when in ("old", "new"):
@@ -289,35 +328,39 @@ class _Emitter:
         )
 
     def _sum(self, name: str, t: Term) -> int:
-        b, over = self.b, b_over(self.loop)
-        type = self._type(t)
+        b, over = self.b, self.b.reduction(name).over
+        type = self._type(t, over)
         zero: Operand = 0 if type.dtype == "i64" else 0.0
         k = self._carry(name, type, zero)
         x = self._expr(t.x, "new")
         y = None if t.y is None else self._expr(t.y, "new")
         self._at(len(self.loop.axes))
-        part = b.reduce("sum", self._spread(x), over=over) if y is None else b.contract(x, y, over)
+        part = (
+            b.reduce("sum", self._spread(x, over), over=over)
+            if y is None
+            else b.contract(x, y, over)
+        )
         old: Operand = self._old(k)
         for p in t.phis:
             old = b.map("mul", old, self._alpha(p))
         self.new[k] = b.map("add", old, part, name=name)
         return k
 
-    def _spread(self, x: Operand) -> Operand:
-        """x, made to have the streamed axes: a sum of a constant counts positions."""
+    def _spread(self, x: Operand, over: tuple[str, ...]) -> Operand:
+        """x, made to have the axes of the sum: one of a constant counts positions."""
         b = self.b
-        for axis in self.loop.axes:
+        for axis in over:
             if axis not in b.type_of(x).axes:
                 x = b.map("select", b.map("ge", axis, 0), x, x)
         return x
 
-    def _type(self, t: Term) -> Type:
+    def _type(self, t: Term, over: tuple[str, ...]) -> Type:
         b = self.b
         axes = [a for e in (t.x, t.y) if e is not None for a in self._axes(e)]
         dtypes = {self._dtype(e) for e in (t.x, t.y) if e is not None}
         dtype: DType = b.kernel.compute if "float" in dtypes else "i64"
         joined, _ = b.join([Type("i64", tuple(dict.fromkeys(axes)))])
-        return Type(dtype, tuple(a for a in joined if a not in self.loop.axes))
+        return Type(dtype, tuple(a for a in joined if a not in over))
 
     def _axes(self, e: Expr) -> list[str]:
         if isinstance(e, tuple):
@@ -428,8 +471,9 @@ class _Emitter:
         if terms is None:
             return values[self._index(name)]
         total: Operand | None = None
+        over = frozenset(b.reduction(name).over)
         for t in terms:
-            part = values[self.accumulators[t.x, t.y, t.phis]]
+            part = values[self.accumulators[over, t.x, t.y, t.phis]]
             for how, c in t.coefficients:
                 part = b.map(how, part, self._outside(c, of))
             total = part if total is None else b.map("add", total, part)
@@ -445,11 +489,6 @@ class _Emitter:
 
     def _index(self, name: str) -> int:
         return next(k for k, v in enumerate(self.new) if v == self.states[name, "new"])
-
-
-def b_over(loop: _Loop) -> tuple[str, ...]:
-    """The axes that the loop's reductions are over."""
-    return loop.axes
 
 
 def _identity(fn: str, dtype: DType) -> Operand:

@@ -154,8 +154,8 @@ class _Loop:
         counts = live.condition()
         parts = [c for name, alive in live.conditions for c in self.parts_of(name, alive)]
         conditions = [c for c in dict.fromkeys(parts) if self.holds(c) is not False]
-        may = self.regions("may").of(counts)
-        must = {c: self.regions("must").of(*c) for c in conditions}
+        may = self.spanned(self.regions("may").of(counts), "min", "max")
+        must = {c: self.spanned(self.regions("must").of(*c), "max", "min") for c in conditions}
         if may.exact and all(r.exact for r in must.values()):
             return self.assembled(self.cut(must, may))
         return self.assembled(self.tested(counts, conditions, may))
@@ -163,6 +163,19 @@ class _Loop:
     def regions(self, mode: Mode) -> Regions:
         """Regions along the streamed axis."""
         return Regions(self.intervals, self.op.axis, self.extent, mode)
+
+    def spanned(self, region: Region, lo: str, hi: str) -> Region:
+        """A region for all positions of the axes without a window: where a mask looks at the columns of V, say."""
+        ends = (
+            None if x is None else self.throughout(fn, x)
+            for fn, x in ((lo, region.lo), (hi, region.hi))
+        )
+        return Region(*ends, exact=region.exact)
+
+    def throughout(self, fn: str, x: Operand) -> Operand:
+        """What is known for each position of axes without a window, over all of these."""
+        axes = self.emit.type_of(x).axes
+        return self.emit.over(fn, x, axes) if axes else x
 
     def parts_of(self, x: Operand, answer: bool) -> list[Condition]:
         """The conditions that together make up a conjunction, or the opposite of a disjunction."""
@@ -222,8 +235,9 @@ class _Loop:
         start, stop = self.bounds(may)
         whole = self.down(self.extent)
         end = whole if stop == self.extent else self.emit.fn("min", stop, whole)
-        lives = self.intervals.truth(counts).may
-        full = self.emit.all(*(self.holds(c) for c in conditions)) if conditions else False
+        lives = self.throughout("any", self.intervals.truth(counts).may)
+        holding = (self.throughout("all", self.holds(c)) for c in conditions)
+        full = self.emit.all(*holding) if conditions else False
         return [
             _Part(_Tested(self, lives, full, conditions), start, end, False),
             _Part(_Tested(self, lives, False), self.later(start, whole), stop, True),

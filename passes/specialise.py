@@ -16,9 +16,11 @@ from tilec.errors import ArgumentError
 from tilec.ir import (
     Argument,
     Body,
+    Contract,
     For,
     Group,
     Kernel,
+    Reduce,
     Tensor,
     defined,
     regions,
@@ -54,10 +56,12 @@ def static_dims(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _whole(body: Body, windowed: frozenset[str]) -> Iterator[str]:
-    """The axes in the types of a region's values that have no window there."""
+    """The axes of a region's values that have no window there, and those of what it sums of other groups' values."""
     for op in body:
         outside = op.results if isinstance(op, For) else defined(op)
-        yield from (a for v in outside for a in v.type.axes if a not in windowed)
+        axes = [a for v in outside for a in v.type.axes]
+        axes += op.over if isinstance(op, (Reduce, Contract)) else ()
+        yield from (a for a in axes if a not in windowed)
         inside = windowed | {op.axis} if isinstance(op, For) else windowed
         for region in regions(op):
             yield from _whole(region, inside)

@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tilec
 from tilec import arrays
 from tilec.dtypes import NUMPY_NAMES
 from tilec.errors import ArgumentError
@@ -182,6 +183,14 @@ def test_torch_small_floats(torch, name, dtype):
 def test_torch_tensors_that_need_gradients_are_read(torch):
     t = torch.ones(3, requires_grad=True)
     assert arrays.view("X", t).numpy().tolist() == [1, 1, 1]
+
+
+def test_a_scalar_that_needs_a_gradient_is_refused_as_a_tensor_is(torch):
+    kernel = tilec.compile("kernel f(X[M], s: float) -> O[i]:\n    O = X[i] * s\n")
+    s = torch.tensor(2.0, requires_grad=True)
+    with pytest.raises(ArgumentError, match=r"argument s: .*s\.detach\(\)"):
+        kernel(torch.ones(3), s=s)
+    assert kernel(torch.ones(3), s=s.detach()).tolist() == [2, 2, 2]
 
 
 def test_torch_layouts_and_types_that_are_refused(torch):

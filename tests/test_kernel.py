@@ -174,6 +174,8 @@ def test_out_must_not_be_an_input(causal):
     [
         ({"V": np.zeros((1, 2, 20, 12), np.float32)}, ["argument V", "N", "20", "24", "K"]),
         ({"K": np.zeros((1, 3, 24, 8), np.float32)}, ["argument K", "H", "3", "2", "Q"]),
+        ({"K": np.zeros((1, 1, 24, 8), np.float32)}, ["argument K", "repeat K", "broadcast_to"]),
+        ({"Q": np.zeros((1, 1, 20, 8), np.float32)}, ["argument K", "repeat Q", "broadcast_to"]),
         (
             {"Q": np.zeros((2, 20, 8), np.float32)},
             ["argument Q", "4 dimensions", "(2, 20, 8)", "Q[B, H, M, D]"],
@@ -441,6 +443,16 @@ def test_source():
     kernel = tilec.compile(CAUSAL)
     assert "define" in kernel.source("llvm")
     assert "ret" in kernel.source("asm")
+
+
+def test_a_target_stands_for_its_code():
+    kernel = tilec.compile(CAUSAL)
+    assert kernel.source("cpu") == kernel.source("llvm")
+    assert "sm_80" in kernel.source("cuda:sm_80")
+    with pytest.raises(tilec.UnsupportedError, match="'reference'.*llvm"):
+        kernel.source("reference")
+    with pytest.raises(tilec.ArgumentError, match="source: expected a str"):
+        kernel.source(None)
 
 
 # ---- files

@@ -38,14 +38,14 @@ def extents(text: str, **sizes: int) -> dict[str, int] | None:
 @pytest.mark.parametrize(
     ("text", "sizes", "want"),
     [
-        (GQA.format(g="h // (H // HK)"), {}, {"h": 4, "i": 1, "j": 256}),
+        (GQA.format(g="h // (H // HK)"), {}, {"h": 4, "i": 1, "j": 1024}),
         (GQA.format(g="h // (H // HK)"), {"H": 64}, {"h": 32, "i": 1}),
         (GQA.format(g="h // (H // HK)"), {"H": 600}, {"h": 100, "i": 1}),
-        (GQA.format(g="h // 3"), {"H": 6}, {"h": 3, "i": 1, "j": 256}),
+        (GQA.format(g="h // 3"), {"H": 6}, {"h": 3, "i": 1, "j": 1024}),
         (GQA.format(g="h // (H // HK)"), {"M": 2}, None),
-        (GQA.format(g="h // (H // HK)"), {"HK": 8}, {"i": 1, "j": 256}),
-        (GQA.format(g="h % HK"), {}, {"i": 1, "j": 256}),
-        (MQA, {}, {"h": 8, "i": 1, "j": 256}),
+        (GQA.format(g="h // (H // HK)"), {"HK": 8}, {"i": 1, "j": 1024}),
+        (GQA.format(g="h % HK"), {}, {"i": 1, "j": 1024}),
+        (MQA, {}, {"h": 8, "i": 1, "j": 1024}),
         (MQA, {"H": 256}, {"h": 128, "i": 1}),
     ],
 )

@@ -100,7 +100,7 @@ def bind(kernel: Kernel, arrays: Mapping[str, Array], given: Mapping[str, Number
 
 
 _REPEAT = (
-    "; to repeat it along that dimension, pass an expanded view (numpy.broadcast_to, Tensor.expand)"
+    "; to repeat {} along that dimension, pass an expanded view (numpy.broadcast_to, Tensor.expand)"
 )
 
 
@@ -117,9 +117,10 @@ def dimensions(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             )
         for d, n in zip(t.dims, shape, strict=True):
             if isinstance(d, str) and sizes.setdefault(d, n) != n:
+                single = t.name if n == 1 else owner[d] if sizes[d] == 1 else None
                 raise ArgumentError(
                     f"argument {t.name}: dimension {d} is {n}, but {sizes[d]} in {owner[d]}; expected "
-                    f"{show_parameter(t)}, got shape {shape}{_REPEAT if n == 1 else ''}"
+                    f"{show_parameter(t)}, got shape {shape}{_REPEAT.format(single) if single else ''}"
                 )
             if isinstance(d, str):
                 owner.setdefault(d, t.name)

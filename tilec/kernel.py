@@ -234,8 +234,8 @@ class Kernel:
         given = binding.by_name(self._signature, tensors, named)
         names = self._signature.tensors
         target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
-        for n in names:
-            check_gradient(n, given[n])
+        for n, x in given.items():
+            check_gradient(n, x)
         arrays = {n: backend.see(n, given[n], target) for n in names}
         return self._plan(target, arrays, binding.numbers(self._signature, given)), arrays
 
@@ -442,9 +442,15 @@ class Kernel:
     ) -> str:
         """The generated code: `llvm` for LLVM IR, `asm` for assembly; `cuda`, `ptx` or `sass`.
 
-        `dtype`: the element type of untyped tensors; without one f32 on a CPU, f16 on a GPU. `processor`: sse, avx, avx2,
-        avx512 or neon for LLVM IR and assembly of another processor than this machine's.
+        A target stands for its first form: `cpu` for LLVM IR, `cuda:sm_80` for CUDA for this GPU. `dtype`: the element type
+        of untyped tensors; without one f32 on a CPU, f16 on a GPU. `processor`: sse, avx, avx2, avx512 or neon for LLVM IR
+        and assembly of another processor than this machine's.
         """
+        if target == "cpu":
+            target = "llvm"
+        if backend.on_gpu(choices.text("source", target)) and target != "cuda":
+            there = Kernel(self._source, target=target, tile=self._tile, schedule=self._schedule)
+            return there.source("cuda", dtype=dtype, processor=processor, **sizes)
         if target in backend.CPU_FORMS:
             tiles = _last(self.stages(dtype=dtype or "f32", sizes=sizes))
             return backend.source(tiles, target, processor=processor)
@@ -610,7 +616,6 @@ class Kernel:
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
-        self._repeats.clear()
         self._repeats.clear()
         return call.tune(self._fixed(online, bound.sizes), options)
 

@@ -35,7 +35,7 @@ CPU = Target(
     elements=1024,
     cache=1 << 20,
     limit=64 << 20,
-    narrow=256,
+    narrow=1024,
     near=28 << 10,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)

@@ -125,7 +125,7 @@ class Evaluator:
         """The value of an operand at a point."""
         if not isinstance(x, str):
             return self.literal(x)
-        key = (x, p.parts, *(_identity(p.at.get(a)) for a in self.axes(x)))
+        key = self.key(x, p)
         for table in reversed(self.memo):
             if key in table:
                 return table[key]
@@ -137,9 +137,13 @@ class Evaluator:
 
     def define(self, x: str, p: Point, value: Val) -> None:
         """Sets the value of a name at a point."""
-        key = (x, p.parts, *(_identity(p.at.get(a)) for a in self.axes(x)))
+        key = self.key(x, p)
         self.memo[-1][key] = value
         self.memo[-1][("alive", key)] = p
+
+    def key(self, x: Operand, p: Point) -> tuple[Any, ...]:
+        """What tells the values of an operand apart: the positions along its axes."""
+        return (x, p.parts, *(_identity(p.at.get(a)) for a in self.axes(x)))
 
     def literal(self, x: int | float | bool | Absent) -> Val:
         """A literal, typed by its Python type."""
@@ -206,8 +210,7 @@ class Evaluator:
             n = max(len(x.parts) for x in (a, b, c))
             return Val(tuple(self.e.fma(a.part(i), b.part(i), c.part(i)) for i in range(n)))
         if op.fn == "div" and name in self.relaxed:
-            factor = self.reciprocal(op.args[1])
-            return Val(tuple(self.e.mul(x, factor) for x in self.value(op.args[0], p).parts))
+            return self.share(op, p)
         args = [self.value(x, p) for x in op.args]
         n = max(len(a.parts) for a in args)
         if self.small and op.fn in ORDERS and all(map(self.facts.narrow.fits, op.args)):
@@ -239,16 +242,36 @@ class Evaluator:
             for n, m in enumerate(marks)
         )
 
-    def reciprocal(self, x: Operand) -> Any:
-        """The reciprocal of a scalar, for relaxed code; NaN where a product with it would be no quotient."""
-        e, key = self.e, ("reciprocal", x)
+    def share(self, op: Map, p: Point) -> Val:
+        """A quotient in relaxed code: a product with the reciprocal. 0 / 0 is 0 where rows decide; by a scalar it is NaN."""
+        e = self.e
+        x, y = (self.value(a, p) for a in op.args)
+        factor, divided = self.reciprocal(op.args[1], p), bool(self.axes(op.args[1]))
+
+        def part(n: int) -> Any:
+            above, below = (e.convert(v.part(n), self.float) for v in (x, y))
+            out = e.mul(above, factor.part(n))
+            if not divided:
+                return out
+            both = e.and_(e.compare("==", above, 0.0), e.compare("==", below, 0.0))
+            return e.select(both, 0.0, out)
+
+        return Val(tuple(part(n) for n in range(max(len(v.parts) for v in (x, factor)))))
+
+    def reciprocal(self, x: Operand, p: Point) -> Val:
+        """The reciprocal of an operand, for relaxed code; NaN where a product with it would be no quotient."""
+        e, key = self.e, ("reciprocal", self.key(x, p))
         for table in reversed(self.memo):
             if key in table:
                 return table[key]
-        y = e.convert(self.value(x, Point({})).parts[0], self.float)
-        size = e.abs(y)
-        fits = e.and_(e.compare(">", size, 2.0**-100), e.compare("<", size, 2.0**100))
-        out = self.memo[-1][key] = e.select(fits, e.div(1.0, y), math.nan)
+
+        def part(y: Any) -> Any:
+            size = e.abs(y)
+            fits = e.and_(e.compare(">", size, 2.0**-100), e.compare("<", size, 2.0**100))
+            return e.select(e.or_(fits, e.compare("==", y, 0.0)), e.div(1.0, y), math.nan)
+
+        parts = self.value(x, p).parts
+        out = self.memo[-1][key] = Val(tuple(part(e.convert(y, self.float)) for y in parts))
         return out
 
     def product(self, op: Map) -> tuple[Operand, Operand, Operand] | None:

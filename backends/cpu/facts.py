@@ -104,26 +104,25 @@ class Facts(ieee.Facts):
 
     @functools.cached_property
     def shares(self) -> frozenset[str]:
-        """Quotients of tiles in loops by a scalar."""
+        """Quotients of tiles by what is the same along one of their axes: there are fewer reciprocals than quotients."""
         return frozenset(
             x.result.name
-            for op in walk(self.kernel.body)
-            if isinstance(op, For)
-            for x in walk(op.body)
+            for x in walk(self.kernel.body)
             if isinstance(x, Map)
             and x.fn == "div"
-            and x.result.type.axes
             and kind(x.result.type.dtype) == "float"
-            and self.scalar(x.args[1])
+            and len(self.axes_of(x.args[1])) < len(x.result.type.axes)
         )
 
-    def scalar(self, x: Operand) -> bool:
-        """Whether an operand is the same for all positions of a tile."""
+    def axes_of(self, x: Operand) -> tuple[str, ...]:
+        """The axes along which an operand differs."""
         if not isinstance(x, str):
-            return True
-        if x in self.kernel.extents:
-            return False
-        return x not in self.kernel.values or not self.kernel.values[x].type.axes
+            return ()
+        return (
+            self.kernel.values[x].type.axes
+            if x in self.kernel.values
+            else (x,) * (x in self.kernel.extents)
+        )
 
     def lossy(self, grid: Grid) -> frozenset[str]:
         """The values of a grid that go into something that can drop a NaN."""

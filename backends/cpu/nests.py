@@ -140,8 +140,10 @@ class Nests:
                 if not (op is stage.root or isinstance(op, Reduce) and x not in ev.held):
                     ev.value(x, p)
                 continue
-            if isinstance(op, Map) and op.fn == "div" and x in ev.relaxed:
-                ev.reciprocal(op.args[1])
+            shared = isinstance(op, Map) and op.fn == "div" and x in ev.relaxed
+            for y in operands(op)[1:] if op is not None and shared else ():
+                if set(ev.axes(y)) <= bound:
+                    ev.reciprocal(y, p)
             if (
                 op is not None
                 and (x in ev.computing or x not in ev.held)

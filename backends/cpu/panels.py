@@ -11,7 +11,7 @@ from typing import Any
 from tilec.backends.cpu.blocks import Blocks
 from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.plan import Segment, Stage
-from tilec.backends.cpu.points import Point, Val
+from tilec.backends.cpu.points import Point, Val, Window
 from tilec.backends.cpu.rows import Rows
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.trim import Bound
@@ -23,7 +23,8 @@ FAR = 1 << 62
 
 
 class Panels:
-    """Runs plans. While a panel runs, the window of the streamed axis is cut to what the panel's lanes need.
+    """Runs plans. While a panel runs, the window of the streamed axis is cut to what the panel's lanes need; where there
+    are no panels, to what the tile needs.
 
     `transpose`: rows in memory may be transposed in registers, which is faster and more code.
     """
@@ -37,6 +38,14 @@ class Panels:
         """Runs the stages as planned. `found` are bounds on the positions of the streamed `axis` that they need."""
         own = {axis, self.lane}
         usable = [b for b in found if {*self.ev.axes(b.low), *self.ev.axes(b.high)} <= own]
+        if self.lane is None:
+            with self.ev.scope(), self.moved(axis, usable):
+                self.steps(plan, axis, [])
+        else:
+            self.steps(plan, axis, usable)
+
+    def steps(self, plan: Segment, axis: str | None, usable: Sequence[Bound]) -> None:
+        """The stages in their order."""
         for step in plan.steps:
             stages = [plan.stages[n] for n in step.stages]
             if step.panel:
@@ -78,7 +87,7 @@ class Panels:
             axis = rows.axis(op)
             if axis is not None:
                 self.rows(
-                    stage, panel, rows.condition(op, axis), lambda: rows.load(op, axis, tile, point)
+                    stage, point, rows.condition(op, axis), lambda: rows.load(op, axis, tile, point)
                 )
                 return
         if calm and not stage.kept and len(stage.stores) == 1:
@@ -87,18 +96,20 @@ class Panels:
             if axis is not None:
                 self.rows(
                     stage,
-                    panel,
+                    point,
                     rows.condition(store, axis),
                     lambda: rows.store(store, axis, point),
                 )
                 return
         self.nests.emit(stage, panel)
 
-    def rows(self, stage: Stage, panel: Any, condition: Any, body: Callable[[], None]) -> None:
+    def rows(self, stage: Stage, p: Point, condition: Any, body: Callable[[], None]) -> None:
         def fast() -> None:
             with self.ev.scope():
+                self.nests.prepare(stage, p)
                 body()
 
+        panel = p.at[self.lane] if self.lane else None
         self.e.branch(condition, fast, lambda: self.nests.emit(stage, panel), name="rows")
 
     @contextmanager
@@ -109,27 +120,41 @@ class Panels:
         if axis is None or not found or self.ev.window(axis).scalar:
             yield
             return
-        e, ev = self.e, self.ev
-        before = ev.windows[axis]
+        before = self.ev.windows[axis]
         point = Point({lane: panel, axis: 0}, lane, self.vectors)
+        self.ev.windows[axis] = before.at(*self.needed(before, point, found))
+        yield
+        self.ev.windows[axis] = before
+
+    @contextmanager
+    def moved(self, axis: str | None, found: Sequence[Bound]) -> Generator[None]:
+        """The window of the streamed axis cut to what a tile needs: it begins there, as lanes may lie along it."""
+        if axis is None or not found or self.ev.window(axis).scalar:
+            yield
+            return
+        e, before = self.e, self.ev.windows[axis]
+        begin, end = self.needed(before, Point({axis: 0}), found)
+        first, count = e.add(before.first, begin), e.sub(end, begin)
+        self.ev.windows[axis] = replace(before, first=first, count=count)
+        yield
+        self.ev.windows[axis] = before
+
+    def needed(self, window: Window, point: Point, found: Sequence[Bound]) -> tuple[Any, Any]:
+        """The positions of a window within some bounds: the first one, and the end. `point`: its position 0."""
+        e, ev = self.e, self.ev
         begin: Any = 0
-        count: Any = before.count
+        count: Any = window.count
         with ev.scope():
             for bound in found:
                 low, high = ev.value(bound.low, point), ev.value(bound.high, point)
-                far = not self.ev.small or not self.ev.facts.wide.isdisjoint(
-                    {bound.low, bound.high}
-                )
+                far = not ev.small or not ev.facts.wide.isdisjoint({bound.low, bound.high})
                 if bound.upper:
                     gap = self.across(high, low, e.max, far)
                     count = e.min(count, e.max(e.add(gap, bound.slack), 0))
                 else:
                     gap = self.across(low, high, e.min, far)
                     begin = e.max(begin, e.add(gap, bound.slack))
-        begin = begin if isinstance(begin, int) else e.min(begin, count)
-        ev.windows[axis] = before.at(begin, count)
-        yield
-        ev.windows[axis] = before
+        return begin if isinstance(begin, int) else e.min(begin, count), count
 
     def across(self, a: Val, b: Val, combine: Callable[[Any, Any], Any], far: bool) -> Any:
         """The largest or smallest difference of two integers in the lanes of a panel, FAR away at most. `far`: whether

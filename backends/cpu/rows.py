@@ -15,7 +15,7 @@ from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import lanes_of
+from tilec.backends.cpu.vector import BYTES, lanes_of
 from tilec.ir import Load, Operand, Store
 
 
@@ -75,20 +75,30 @@ class Rows:
         return [ev.memory.address(op.tensor, index)[0] for index in indices]
 
     def load(self, op: Load, axis: str, tile: Tile, p: Point) -> None:
-        """Fills a tile with a panel's rows."""
+        """Fills a tile with a panel's rows, and asks for those of the next."""
         e, ev, tensor = self.e, self.ev, op.tensor
         dtype = ev.memory.dtype_of(tensor)
         raw, kind = storage.MEMORY[dtype], kind_for(dtype, ev.float)
+        single = dict.fromkeys(
+            tile.axes, 0
+        )  # axes of one position are in the tile, and nothing moves along them
+        base, step = (
+            ev.slots["pointer", tensor],
+            ev.memory.stride(tensor, op.index.index(self.lane)),
+        )
+        ahead = e.mul(step, p.parts * e.lanes)
         for part in range(p.parts):
             starts = self.starts(op, axis, p, part)
 
             def block(i: Any, starts: list[Any] = starts, part: int = part) -> None:
                 rows: list[Any] = []
                 for start in starts:
-                    x = e.read(raw, ev.slots["pointer", tensor], e.add(start, i), e.lanes)
-                    rows.append(storage.widen(e, x, dtype, kind))
+                    here = e.add(start, i)
+                    # the next panel's rows: each is too short for the hardware to foresee what follows
+                    e.prefetch(e.at(base, e.add(here, ahead), BYTES[raw]), near=True)
+                    rows.append(storage.widen(e, e.read(raw, base, here, e.lanes), dtype, kind))
                 for n, x in enumerate(e.transpose(rows)):
-                    at = {**p.at, axis: e.add(i, n)}
+                    at = {**single, **p.at, axis: e.add(i, n)}
                     offset = e.add(tile.offset(e, at, self.lane), part * e.lanes)
                     e.write(x, tile.base, offset)
 

@@ -9,44 +9,15 @@ the end (`dots`), or it is kept, and products are added to a tile in the nearest
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-from tilec.backends.cpu import storage
+from tilec.backends.cpu.dots import Dots
 from tilec.backends.cpu.expr import Evaluator
-from tilec.backends.cpu.functions import kind_for, product
-from tilec.backends.cpu.points import Point, Val
-from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES, Kind, constant, constants
+from tilec.backends.cpu.points import Point
+from tilec.backends.cpu.streaming import Stream
+from tilec.backends.cpu.sums import Sums
 from tilec.dtypes import kind
 from tilec.ir import Cast, Contract, Load, Map, Operand, operands
-
-TOGETHER = 4
-"""The most rows of a tile for which a vector of the operand is used while it is in a register."""
-SUMS = 8
-"""Factors that are held in registers, or sums that are added to in turn."""
-NEAR = 4
-"""Rows in memory that are read side by side at most: with more, memory is no longer read in order."""
-UNROLL = 16
-"""Vectors of a row up to which its loop is unrolled; longer rows are read in stretches of as many."""
-AHEAD = 2 << 10, 3 << 10, 4 << 10
-"""Bytes by which a stream is asked for before it is read, where arithmetic keeps the processor from looking ahead: for one
-row of a tile, for several at once, and for several in turns, which share the asking."""
-LINE = 64
-"""Bytes of a cache line."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A contraction of `operand`, which is streamed, and `other`. `lanes`: the axis in lanes; `rows`: the axis along which
-    rows follow one another in memory; `summed`: the lanes are contracted, else the rows are."""
-
-    operand: str
-    other: Operand
-    lanes: str
-    rows: str
-    summed: bool
 
 
 class Streams:
@@ -139,275 +110,16 @@ class Streams:
     def nest(self, op: Contract, s: Stream) -> None:
         """The loops over axes that are neither rows in memory nor the tile's, and what is in them."""
         rest = [a for a in op.result.type.axes if a not in (s.lanes, s.rows, self.few)]
-        body = _Dots(self, op, s).all if s.summed else _Sums(self, op, s).all
+        form = (Dots if s.summed else Sums)(self.ev, self.few, op, s, self.consecutive(s))
 
         def around(axes: Sequence[str], p: Point) -> None:
             with self.ev.scope():
-                self.hoist(s, p)
+                form.hoist(p)
                 if not axes:
-                    body(p)
+                    form.all(p)
                     return
                 axis, *inner = axes
                 count = self.ev.window(axis).count
                 self.e.loop(0, count, 1, [], lambda i, _: around(inner, p.on(axis, i)), name=axis)
 
         around(rest, Point({}))
-
-    def hoist(self, s: Stream, p: Point) -> None:
-        """Evaluates what does not vary inside, and the addresses of rows that are settled."""
-        ev, bound, seen = self.ev, set(p.at), set[str]()
-        todo: list[Operand] = [s.operand, s.other]
-        while todo:
-            x = todo.pop()
-            if not isinstance(x, str) or x in seen:
-                continue
-            seen.add(x)
-            op = ev.defs.get(x)
-            if set(ev.axes(x)) <= bound:
-                ev.value(x, p)
-            elif isinstance(op, Load) and x in ev.consecutive:
-                if self.settled(op, bound):
-                    ev.row(op, Point(p.at, s.lanes))
-            elif x not in ev.held and isinstance(op, (Map, Cast, Load)):
-                todo += operands(op)
-
-    def settled(self, op: Load, bound: set[str]) -> bool:
-        """Whether positions on these axes say which row is loaded."""
-        return {a for y in op.index[:-1] for a in self.ev.axes(y)} <= bound
-
-    def along(
-        self, s: Stream, step: Callable[[Any, list[Any]], list[Any]], held: list[Any]
-    ) -> list[Any]:
-        """Runs along a row, vector by vector; code for rows that are not consecutive is kept short."""
-        e, count = self.e, self.ev.window(s.lanes).count
-        size = (UNROLL if self.ev.consecutive else 1) * e.lanes
-        whole = count // e.lanes * e.lanes
-        begin = whole // size * size if whole > size else 0
-
-        def stretch(k: Any, held: list[Any]) -> list[Any]:
-            with self.ev.scope():
-                for n in range(0, size, e.lanes):
-                    held = step(e.add(k, n), held)
-            return held
-
-        held = e.loop(0, begin, size, held, stretch, name=s.lanes)
-        for k in range(begin, count, e.lanes):
-            held = step(k, held)
-        return held
-
-    def product(self, x: Val, y: Val, total: Any, of: Kind) -> Any:
-        """A vector of sums with one more product."""
-        e = self.e
-        a, b = (e.like(e.convert(v.parts[0], of), total) for v in (x, y))
-        return product(e, (a, x.mark(0)), (b, y.mark(0)), total)
-
-    # ---- before it is read
-
-    def ahead(self, s: Stream, p: Point, row: Any, turns: int) -> None:
-        """Asks for the row that is read some time after this one.
-
-        What is read as it is, for a single row, the processor looks ahead for by itself. `turns`: how often a row is
-        read, for several rows of the tile each time; 0: once, for one.
-        """
-        for load in self.consecutive(s):
-            narrow = BYTES[storage.MEMORY[self.ev.memory.dtype_of(load.tensor)]] < 4
-            known = load.result.name in self.ev.consecutive and self.settled(load, {*p.at, s.rows})
-            if known and (narrow or turns):
-                rows = -(-AHEAD[min(turns, 2)] // self.size(load))
-                with self.ev.scope():
-                    self.ask(s, load, p, self.e.add(row, rows))
-
-    def ask(self, s: Stream, load: Load, p: Point, row: Any) -> None:
-        """Asks for a row, the last one of its axis at most: it may be beyond the present window."""
-        e, ev = self.e, self.ev
-        last = e.sub(e.add(ev.slots["extent", s.rows], -1), ev.window(s.rows).first)
-        address = ev.row(load, Point({**p.at, s.rows: e.min(row, last)}, s.lanes))
-        for n in range(0, self.size(load), LINE):
-            e.prefetch(e.at(address, n, 1), near=True)
-
-    def size(self, load: Load) -> int:
-        """The bytes of a row."""
-        count = self.ev.window(str(load.index[-1])).count
-        return max(1, count * BYTES[storage.MEMORY[self.ev.memory.dtype_of(load.tensor)]])
-
-
-class _Form:
-    """What both forms of a streamed contraction have in common."""
-
-    def __init__(self, streams: Streams, op: Contract, s: Stream) -> None:
-        self.streams, self.op, self.s = streams, op, s
-        self.ev, self.e = streams.ev, streams.e
-        self.of: Kind = kind_for(op.result.type.dtype, self.ev.float)
-        tile = self.ev.held[op.result.name]
-        assert isinstance(tile, Tile)
-        self.tile = tile
-        few = streams.few if streams.few in op.result.type.axes else None
-        count = self.ev.window(few).count if few else 1
-        self.rows = count if isinstance(count, int) else None
-        """The rows of the tile; None: some."""
-
-    def each_few(self, p: Point, most: int, body: Callable[[list[Point], int], None]) -> None:
-        """The rows of the tile, as many at a time as are worth it. The body is told which turn it is."""
-        axis = self.streams.few
-        if axis is None or axis not in self.op.result.type.axes:
-            body([p], 0)
-            return
-
-        def run(points: list[Point], turn: int) -> None:
-            with self.ev.scope():
-                body(points, turn)
-
-        if self.rows is None:
-            count = self.ev.window(axis).count
-            self.e.loop(0, count, 1, [], lambda i, _: run([p.on(axis, i)], 0), name=axis)
-            return
-        for turn, first in enumerate(range(0, self.rows, most)):
-            last = min(first + most, self.rows)
-            run([p.on(axis, n) for n in range(first, last)], turn)
-
-    def ahead(self, p: Point, rows: Sequence[Any], turn: int, most: int) -> None:
-        """Asks for what follows some rows in memory: for a share of it in each turn, since a processor waits for a few
-        lines at a time only, and would for none of them in the other turns."""
-        turns = -(-(self.rows or 1) // most)
-        for row in rows[turn::turns]:
-            self.streams.ahead(self.s, p, row, 0 if self.rows == 1 else turns)
-
-    def start(self, p: Point) -> Any:
-        """What a vector of sums starts from."""
-        zero = constant(self.of, 0.0, self.e.lanes)
-        if self.op.init is None:
-            return zero
-        init = self.ev.value(self.op.init, p)
-        return self.e.like(self.e.convert(init.parts[0], self.of), zero)
-
-
-class _Dots(_Form):
-    """Lanes are contracted: as many sums as a vector has lanes are added up across them together."""
-
-    def all(self, p: Point) -> None:
-        """All rows in memory, for all rows of the tile."""
-        e, size = self.e, self.e.lanes * self.e.lanes
-        partial = e.allocate(self.of, TOGETHER * size)
-
-        def group(first: Any, _: list[Any]) -> None:
-            def few(points: list[Point], turn: int) -> None:
-                step = 1 if len(points) == 1 else 2
-
-                def some(r: Any, _: list[Any]) -> None:
-                    place = e.at(partial, e.mul(r, e.lanes), BYTES[self.of])
-                    self.some(points, e.add(first, r), step, place, turn)
-
-                e.loop(0, e.lanes, step, [], some, name=self.s.rows)
-                for n, q in enumerate(points):
-                    self.across(q.on(self.s.rows, first), e.at(partial, n * size, BYTES[self.of]))
-
-            with self.ev.scope():
-                self.each_few(p, TOGETHER, few)
-
-        e.loop(0, self.ev.window(self.s.rows).count, e.lanes, [], group, name=self.s.rows)
-
-    def across(self, p: Point, partial: Any) -> None:
-        """Sums of lanes, written as a vector along the rows in memory."""
-        e = self.e
-        own = [e.read(self.of, partial, r * e.lanes, e.lanes) for r in range(e.lanes)]
-        where = Point(p.at, self.s.rows)
-        self.ev.write_tile(self.tile, where, Val((e.add(self.start(where), e.sums(own)),)))
-
-    def some(self, points: list[Point], first: Any, step: int, partial: Any, turn: int) -> None:
-        """The products of some rows in memory and some of the tile, summed lane by lane; past the last row, it is taken
-        once more."""
-        e, ev, s = self.e, self.ev, self.s
-        last = e.add(ev.window(s.rows).count, -1)
-        with ev.scope():
-            at: list[Point] = []
-            for n in range(step):
-                row = e.min(e.add(first, n), last)
-                at += [p.on(s.rows, row) for p in points]
-                self.streams.hoist(s, at[-len(points)])
-            self.ahead(points[0], [e.add(first, n) for n in range(step)], turn, TOGETHER)
-            zero = constant(self.of, 0.0, e.lanes)
-            totals = self.streams.along(s, functools.partial(self.step, at), [zero] * len(at))
-        size = e.lanes * e.lanes
-        for n, total in enumerate(totals):
-            r, q = divmod(n, len(points))
-            e.write(total, partial, q * size + r * e.lanes)
-
-    def step(self, at: list[Point], k: Any, totals: list[Any]) -> list[Any]:
-        """The sums with the products of one more vector of each row."""
-        e, ev, s = self.e, self.ev, self.s
-        count, out = ev.window(s.lanes).count, list[Any]()
-        for p, total in zip(at, totals, strict=True):
-            q = Point({**p.at, s.lanes: k}, s.lanes)
-            new = self.streams.product(ev.value(s.operand, q), ev.value(s.other, q), total, self.of)
-            if isinstance(k, int) and k + e.lanes > count:
-                inside = constants("i1", [int(k + n < count) for n in range(e.lanes)])
-                new = e.select(inside, new, total)
-            out.append(new)
-        return out
-
-
-class _Sums(_Form):
-    """Lanes are kept: the products of a few rows in memory are added to the tile of the result."""
-
-    def all(self, p: Point) -> None:
-        """All rows in memory, for all rows of the tile."""
-        e, s = self.e, self.s
-        self.each_few(p, 1, self.first)
-        few = self.rows or 1
-        together = few if few <= TOGETHER else 2
-        step = min(NEAR, SUMS // together)
-        count = self.ev.window(s.rows).count
-        whole = count // step * step if isinstance(count, int) else e.and_(count, -step)
-        e.loop(0, whole, step, [], lambda i, _: self.some(p, i, step, together), name=s.rows)
-        e.loop(whole, count, 1, [], lambda i, _: self.some(p, i, 1, together), name=s.rows)
-
-    def first(self, points: list[Point], _: int) -> None:
-        """Sets the tile to what sums start from."""
-
-        def step(k: Any, _: list[Any]) -> list[Any]:
-            for p in points:
-                q = Point({**p.at, self.s.lanes: k}, self.s.lanes)
-                self.ev.write_tile(self.tile, q, Val((self.start(q),)))
-            return []
-
-        self.streams.along(self.s, step, [])
-
-    def some(self, p: Point, first: Any, step: int, together: int) -> None:
-        """Some rows in memory, for all rows of the tile."""
-        e, s = self.e, self.s
-        with self.ev.scope():
-            rows = [e.add(first, n) for n in range(step)]
-            for r in rows:
-                self.streams.hoist(s, p.on(s.rows, r))
-            if self.rows is None:
-                self.ahead(p, rows, 0, together)
-
-            def few(points: list[Point], turn: int) -> None:
-                if self.rows is not None:
-                    self.ahead(p, rows, turn, together)
-                self.add(points, rows)
-
-            self.each_few(p, together, few)
-
-    def add(self, points: list[Point], rows: list[Any]) -> None:
-        """Adds the products of some rows in memory and some of the tile."""
-        e, ev, s = self.e, self.ev, self.s
-
-        def factor(p: Point) -> Val:
-            x = ev.value(s.other, p)
-            return Val((e.splat(e.convert(x.parts[0], self.of)),), x.marks)
-
-        factors = [[factor(p.on(s.rows, r)) for r in rows] for p in points]
-
-        def step(k: Any, _: list[Any]) -> list[Any]:
-            with ev.scope():
-                for p, own in zip(points, factors, strict=True):
-                    q = Point({**p.at, s.lanes: k}, s.lanes)
-                    (total,) = ev.read_tile(self.tile, q).parts
-                    for r, y in zip(rows, own, strict=True):
-                        x = ev.value(s.operand, q.on(s.rows, r))
-                        total = self.streams.product(x, y, total, self.of)
-                    ev.write_tile(self.tile, q, Val((total,)))
-            return []
-
-        self.streams.along(s, step, [])

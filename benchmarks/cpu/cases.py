@@ -12,7 +12,8 @@ TABLES = {
     "threads": "the same on all threads, beside one thread",
     "heads": "head sizes that are no power of two, beside the nearest one that is",
     "strided": "arrays [B, N, H, D] beside dense ones",
-    "decode": "one query row, heads in groups of 1, 4 and 8, beside PyTorch; the share of what memory delivers to a loop",
+    "decode": "one query row, heads in groups of 1, 4 and 8, beside PyTorch; the share of what memory delivers to a loop, "
+    "in order and in four places side by side",
     "variants": "masks and score functions beside compiled FlexAttention, and beside full attention",
 }
 MASKS = ("full", "causal")

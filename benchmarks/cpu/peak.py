@@ -40,10 +40,15 @@ def fused_loop() -> tuple[Callable[[int], None], int]:
 
 READ = 256 << 20
 """Bytes that the loop reads."""
+STRETCH = 64 << 10
+"""Bytes between what it reads side by side."""
 
 
-def read_loop() -> tuple[Callable[[], None], int]:
-    """A function that adds up a tensor, and its bytes: PyTorch's memory, in pages like those of the problems."""
+def read_loop(stretches: int = 1) -> tuple[Callable[[], None], int]:
+    """A function that adds up a tensor, and its bytes: PyTorch's memory, in pages like those of the problems.
+
+    `stretches`: how many places it is read in side by side, 256 bytes of each at a time. 1: from its beginning to its end.
+    """
     import llvmlite.ir as ir
     import torch
 
@@ -52,15 +57,22 @@ def read_loop() -> tuple[Callable[[], None], int]:
 
     module = ir.Module("read")
     f = function(module, "read", [POINTER, POINTER, KINDS["i64"]])
+    length = STRETCH // 4
     e = Emit(f, jit.host())
     source, target, count = f.args
     zero = [constant("f32", 0.0, e.lanes)] * 8
 
-    def step(i: Any, sums: list[Any]) -> list[Any]:
-        at = e.at(source, i, 4)
-        return [e.add(x, e.read("f32", at, n * e.lanes, e.lanes)) for n, x in enumerate(sums)]
+    def block(first: Any, sums: list[Any]) -> list[Any]:
+        def step(i: Any, sums: list[Any]) -> list[Any]:
+            for k in range(stretches):
+                at = e.at(source, e.add(e.add(first, i), k * length), 4)
+                own = [e.read("f32", at, n * e.lanes, e.lanes) for n in range(len(sums))]
+                sums = [e.add(x, y) for x, y in zip(sums, own, strict=True)]
+            return sums
 
-    for x in e.loop(0, count, 8 * e.lanes, zero, step, some=True):
+        return e.loop(0, length, len(sums) * e.lanes, sums, step)
+
+    for x in e.loop(0, count, stretches * length, zero, block, some=True):
         e.write(x, target)
     e.builder.ret_void()
     code = jit.load(jit.compile(module))

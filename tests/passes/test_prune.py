@@ -268,3 +268,23 @@ def test_a_score_that_is_not_minus_infinity_where_masked_is_not_skipped():
     want, got = (run(k, arrays, scalars).outputs["O"] for k in (whole, tiles))
     np.testing.assert_allclose(got, want, 1e-12, 1e-12)
     assert (want > 0).all(where=np.arange(96) < 48)
+
+
+@pytest.mark.parametrize(
+    "mask", ["e <= j", "e + 3 > j and j <= i", "e == j % E", "j // 8 == e // 2"]
+)
+@pytest.mark.parametrize("e", [96, 0])
+def test_a_mask_of_columns_bounds_the_loop_for_all_of_them(mask: str, e: int) -> None:
+    """A tile has all columns of V: a bound is there for the first or the last of them."""
+    text = PROGRAM.replace("{mask}", "j <= i").replace(
+        "V[b, h, j, e]", f"(V[b, h, j, e] if {mask} else 0)"
+    )
+    program = parse(text)
+    check(program)
+    types = dict.fromkeys("QKV", "f32")
+    whole = pipeline.run(lower(program, "masked", types), pipeline.tensor_pipeline())
+    steps = pipeline.parse(f"specialise:D=2:E={e},tile:i={TILE}:j={TILE},prune")
+    arrays, scalars = arguments(whole)
+    arrays["V"] = arrays["V"][..., :e]
+    want, got = (run(k, arrays, scalars).outputs["O"] for k in (whole, pipeline.run(whole, steps)))
+    np.testing.assert_allclose(got, want, 1e-12, 1e-12)

@@ -208,7 +208,12 @@ def test_compiling_processes_fill_the_cache(tmp_path):
 
 @pytest.mark.parametrize(
     ("more", "words"),
-    [({"budget": 0.0}, "more than 0"), ({"jobs": -1}, "0 or more"), ({"space": "q=1"}, "no 'q'")],
+    [
+        ({"budget": 0.0}, "more than 0"),
+        ({"budget": "60s"}, "budget: .*'60s'"),
+        ({"jobs": -1}, "0 or more"),
+        ({"space": "q=1"}, "no 'q'"),
+    ],
 )
 def test_useless_options_are_refused(more, words):
     kernel = tilec.compile(CAUSAL)

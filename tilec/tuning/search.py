@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from tilec import accuracy, backend, ceilings, cost, roofline, text
 from tilec.errors import ArgumentError, ResourceError, TilecError, UnsupportedError
@@ -389,7 +389,8 @@ def _batches(entries: Sequence[Entry], size: int) -> Iterable[Sequence[Entry]]:
 
 def check(options: Options) -> None:
     """Raises ArgumentError for options of no use."""
-    if not options.budget > 0:
-        raise ArgumentError(f"budget: expected a time of more than 0 seconds, got {options.budget}")
+    budget = cast(object, options.budget)
+    if not isinstance(budget, (int, float)) or not budget > 0:
+        raise ArgumentError(f"budget: expected a time of more than 0 seconds, got {budget!r}")
     if options.jobs < 0:
         raise ArgumentError(f"jobs: expected 0 or more compiling processes, got {options.jobs}")

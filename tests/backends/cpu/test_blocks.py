@@ -45,3 +45,17 @@ def test_heads_of_any_size_and_layout(layout: str, dtype: str, width: tuple[int,
     kernel = tilec.compile(ATTENTION, target="cpu")
     tolerance = 2e-6 if dtype == "float32" else 2e-3
     np.testing.assert_allclose(kernel(q, k, v), kernel.reference(q, k, v), tolerance, tolerance)
+
+
+@pytest.mark.parametrize("t", [1, 2])
+def test_rows_of_a_tile_with_an_axis_of_one_position(t: int) -> None:
+    """An axis of one position is in the tile, while no index moves along it."""
+    text = """
+kernel rows(G[M, N, T], C[M, N], y[N]) -> P[j, i]:
+    A = sum[j](G[i, j, t] * C[i, j])
+    P = softmax[i](sum[t](A * (y[j] * C[i, j] - A)) * 0.01)
+"""
+    kernel = tilec.compile(text, target="cpu")
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in ((20, 9, t), (20, 9), (9,))]
+    np.testing.assert_allclose(kernel(*arrays), kernel.reference(*arrays), 1e-4, 1e-5)

@@ -263,6 +263,30 @@ def test_quotients_by_a_scalar(cap: float) -> None:
     check(k, a, {"cap": cap})
 
 
+QUOTIENTS = """
+    o_1: f32[i:32, e] = div(a, l)
+    u: f32[i:32] = load(W, b, h, i)
+    o: f32[i:32, e] = div(o_1, u)
+"""
+ROWS = ATTENTION.replace("V: f32[B, H, N, 24])", "V: f32[B, H, N, 24], W: f32[B, H, M])").replace(
+    "    o: f32[i:32, e] = div(a, l)\n", QUOTIENTS
+)
+
+
+@pytest.mark.parametrize("other", [-0.0, 1e-38, 1e-44, -3e38, 1e30, -np.inf, np.nan])
+def test_quotients_by_what_a_row_has(other: float) -> None:
+    """Relaxed code multiplies by the reciprocal; rows where that is no quotient, and where 0 is divided by 0."""
+    k = kernel(ROWS)
+    code = compile(k)
+    a = attention_arrays(1, 2, 40, 50)
+    a["W"] = np.resize(np.array([2.5, other, 0.0], np.float32), (1, 2, 40))
+    a["V"] = abs(a["V"])  # nothing cancels, which a small divisor would show
+    check(k, a, code=code)
+    check(k, {**a, "V": a["V"] * np.float32(1e-30)}, code=code)
+    a["V"][..., 3:11] = 0
+    check(k, a, code=code)
+
+
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:
     k = kernel(ATTENTION)
     code = compile(k)

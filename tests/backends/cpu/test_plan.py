@@ -168,14 +168,14 @@ def test_a_part_of_a_mask_bounds_the_positions_where_the_rest_is_data() -> None:
     assert found(text.replace("and(up, on)", "or(up, on)")) == []
 
 
-def test_quotients_are_relaxed_where_the_divisor_is_a_scalar() -> None:
-    capped, literal, varying = (
+def test_quotients_are_relaxed_where_the_divisor_lacks_an_axis() -> None:
+    capped, literal, rows, varying = (
         ATTENTION.replace("= mul(s, 0.36067376)", f"= div(s, {x})").replace(
             "V: f32[B, H, N, 24])", "V: f32[B, H, N, 24], cap: float)"
         )
-        for x in ("cap", "50.0", "m_0")
+        for x in ("cap", "50.0", "m_0", "s")
     )
-    for text, relaxed in ((capped, True), (literal, True), (varying, False)):
+    for text, relaxed in ((capped, True), (literal, True), (rows, True), (varying, False)):
         k = kernel(text)
         (grid,) = (op for op in k.body if isinstance(op, Grid))
         assert ("c" in Facts(k).relaxed(grid)) == relaxed

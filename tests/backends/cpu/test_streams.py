@@ -37,6 +37,12 @@ MASKED = """kernel f(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E], s: f32[H], len
     O = sum[j](softmax[j](S, s[h]) * V[b, h, j, e])
     L = logsumexp[j](S, s[h])
 """
+SLIDING = """kernel f(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E], at: i32[B], W: int) -> O[b, h, i, e], L[b, h, i]:
+    S = sum[d](Q[b, h, i, d] * K[b, h // (H // HK), j, d]) / sqrt(D)
+    S = S if j <= at[b] and j > at[b] - W else -inf
+    O = sum[j](softmax[j](S) * V[b, h // (H // HK), j, e])
+    L = logsumexp[j](S)
+"""
 PAGED = """kernel f(Q[B, H, M, D], K[NP, P, HK, D], V[NP, P, HK, E], page: i32[B, MP], len: i32[B]) -> O[b, h, i, e]:
     axis j < MP * P
     S = sum[d](Q[b, h, i, d] * K[page[b, j // P], j % P, h // (H // HK), d])
@@ -82,14 +88,14 @@ def groups(heads: int, keys: int, n: int, d: int, e: int, m: int = 1, dtype: str
 @pytest.mark.parametrize(("d", "e"), [(64, 64), (5, 3), (1, 9), (72, 300)])
 def test_heads_of_any_size(dtype: str, d: int, e: int) -> None:
     kernel = tilec.compile(GROUPS, target="cpu")
-    for n in (0, 1, 300):
+    for n in (0, 1, 300, 1061):
         check(kernel, *groups(2, 2, n, d, e, dtype=dtype))
 
 
-@pytest.mark.parametrize("heads", [3, 5, 8, 12])
+@pytest.mark.parametrize("heads", [2, 3, 4, 5, 8, 12])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_groups_of_any_size(heads: int, dtype: str) -> None:
-    check(tilec.compile(GROUPS, target="cpu"), *groups(heads, 1, 530, 20, 24, dtype=dtype))
+    check(tilec.compile(GROUPS, target="cpu"), *groups(heads, 1, 1130, 20, 24, dtype=dtype))
 
 
 @pytest.mark.parametrize("m", [2, 6, 7])
@@ -132,6 +138,16 @@ def test_masked_rows_windows_sinks_and_values_that_are_masked_and_nan(
     for sink in (0.5, -np.inf):
         s = np.full(3, sink, np.float32)
         check(kernel, q, k, v, s, np.array(lengths, np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("heads", [1, 2, 8])
+def test_windows_that_begin_and_end_anywhere(heads: int, dtype: str) -> None:
+    kernel = tilec.compile(SLIDING, target="cpu")
+    q, k, v = (drawn(s, dtype) for s in ((4, heads, 1, 20), (4, 1, 2100, 20), (4, 1, 2100, 12)))
+    ends = np.array([2099, 1030, 70, 0], np.int32)
+    for length in (0, 1, 31, 1000, 1024, 2000):
+        check(kernel, q, k, v, ends, W=length)
 
 
 def test_pages_beyond_the_cache_are_zeros() -> None:
