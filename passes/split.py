@@ -44,7 +44,7 @@ from tilec.ir import (
 from tilec.passes.combine import REDUCTION, Extreme, Rule, Sum, combination
 from tilec.passes.factor import Expr, NotFactored, Phi
 from tilec.passes.specialise import fix
-from tilec.scalar import Number, Scalar, evaluate
+from tilec.scalar import Compiled, Number, Scalar, compiled
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,22 @@ def split(kernel: Kernel, options: Options = Options()) -> Kernel:
 
 def few(kernel: Kernel, sizes: Mapping[str, Number], options: Options) -> bool:
     """Whether some axis would be cut: fewer tiles than workers, and enough to do for several of them."""
-    return any(
-        int(evaluate(_default(kernel, op, c[0], options), sizes)) > 1
+    return cut(pieces(kernel, options), sizes)
+
+
+def pieces(kernel: Kernel, options: Options) -> tuple[Compiled, ...]:
+    """Into how many pieces each streamed axis would be cut."""
+    return tuple(
+        compiled(_default(kernel, op, c[0], options))
         for op in kernel.body
         if isinstance(op, Grid)
         for c in _chains(op.body)
     )
+
+
+def cut(pieces: Sequence[Compiled], sizes: Mapping[str, Number]) -> bool:
+    """Whether one of these is more than 1."""
+    return any(int(n(sizes)) > 1 for n in pieces)
 
 
 # ---- sizes as expressions

@@ -280,6 +280,10 @@ def test_tune_stores_a_schedule_that_run_takes(tile):
     status, out, _ = tile("cache", "list", "--json")
     (found,) = json.loads(out)["schedules"]
     assert found["kernel"] == "causal"
+    _, out, _ = tile("traffic", "causal.tile")
+    assert ("(tuned; --tile overrides it)" in out, " tuned\n" in out) == (True, True)
+    status, out, _ = tile("traffic", "causal.tile", "--tile", "i=32")
+    assert (status, "tuned" in out) == (0, False)
     tile("tune", "--export", "x.json")
     assert tile("cache", "remove", found["id"])[0] == 0
     assert tile("cache", "remove", found["id"])[0] == 1

@@ -35,7 +35,7 @@ def test_roofline_names_its_roofs_and_the_forms_below_them():
         for name, after in {"one op at a time": "contract", "in tiles": "place"}.items()
     }
     figure = plots.roofline("causal", forms, ceilings.H200)
-    assert labels(figure)[:2] == ["memory, 4.5 TB/s", "last cache, 6.28 TB/s"]
+    assert labels(figure)[:2] == ["memory, 4.5 TB/s", "last cache, 23.5 TB/s"]
     assert labels(figure)[2:] == [f"{n}: {s.bound.holds}" for n, s in forms.items()]
     assert "NVIDIA H200" in axes(figure).get_title()
     memory, *_ = axes(figure).lines

@@ -38,6 +38,11 @@ class Array:
     writable: bool = True
     device: int | None = None
 
+    def bare(self) -> Array:
+        """The description alone, which keeps no memory alive."""
+        more = self.library, self.writable, self.device
+        return Array(self.pointer, self.dtype, self.shape, self.strides, None, *more)
+
     def numpy(self) -> Any:
         """The same memory as a NumPy array."""
         return _torch_to_numpy(self.owner) if self.library == "torch" else self.owner

@@ -51,7 +51,7 @@ class Ceilings:
 H200 = Ceilings(
     machine="NVIDIA H200",
     memory=4.5e12,
-    cache=6.28e12,
+    cache=23.5e12,
     matrix=922.9e12,
     fma=28.42e12,
     special=4.17e12,

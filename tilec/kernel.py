@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,13 @@ from tilec.errors import (
 from tilec.ir import Argument, Tensor
 from tilec.ir import Kernel as IR
 from tilec.repeat import Look, Ready, Repeats
-from tilec.results import Result, given, makers, new
+from tilec.results import Maker, Result, given, makers
 from tilec.scalar import Number, Scalar
 from tilec.source import Source
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
+    from tilec.rows import Chooser
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner
@@ -95,7 +97,9 @@ class Kernel:
         self._online: dict[tuple[DType, ...], IR] = {}
         self._checked: dict[tuple[DType, ...], tuple[bounds.Index, ...]] = {}
         self._static: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._rows: dict[object, Chooser] = {}
         self._tiled: dict[object, IR] = {}
+        self._pieces: dict[object, tuple[scalar.Compiled, ...]] = {}
         self._ready: dict[object, tuple[IR, backend.Runner]] = {}
         self._plans: dict[object, Plan] = {}
         self._repeats = Repeats(source.signature)
@@ -194,13 +198,18 @@ class Kernel:
     ) -> Any:
         """A call that is checked in full; others that look like it will be repeats."""
         plan, arrays = self._planned(tensors, named)
-        results = new(plan.outputs, arrays) if out is None else given(plan.outputs, arrays, out)
+        make = makers(plan.outputs, arrays) if out is None else ()
+        results = (
+            {m.result.name: m.array() for m in make}
+            if out is None
+            else given(plan.outputs, arrays, out)
+        )
         launch = None if look is None else plan.run.ready(arrays, plan.bound.scalars, results)
         if look is None or launch is None:
             plan.run(arrays, plan.bound.scalars, results)
         else:
             launch([a.pointer for a in (*arrays.values(), *results.values())])
-            self._keep(look, launch, plan, arrays, {} if out is None else results)
+            self._keep(look, launch, arrays, make, {} if out is None else results)
         if out is not None:
             return out
         values = tuple(give(a) for a in results.values())
@@ -210,8 +219,8 @@ class Kernel:
         self,
         look: Look,
         launch: backend.Launch,
-        plan: Plan,
         arrays: Mapping[str, Array],
+        make: tuple[Maker, ...],
         given: Mapping[str, Array],
     ) -> None:
         """Remembers a call, unless it ran on copies of arrays that tilec cannot take as they are."""
@@ -222,7 +231,7 @@ class Kernel:
             spans = tuple(reach(a) for a in (*arrays.values(), *given.values()))
             self._repeats.keep(look, Ready(launch, reach=spans))
         else:
-            self._repeats.keep(look, Ready(launch, make=makers(plan.outputs, arrays)))
+            self._repeats.keep(look, Ready(launch, make=make))
 
     def plan(self, /, *tensors: Any, **named: Any) -> Plan:
         """What a call with these arguments would run. Raises what the call would."""
@@ -323,30 +332,40 @@ class Kernel:
         tile = self._tile if tuned is None else dict(tuned.choice.tile)
         schedule = self._schedule if tuned is None else dict(tuned.choice.schedule)
         known = {**sizes, **bound.scalars}
-        chosen = None if tile else rows.choose(online, known, pipeline.target_of(target))
+        if key not in self._rows:
+            self._rows[key] = rows.Chooser(online, pipeline.target_of(target))
+        chosen = None if tile else self._rows[key](known)
         extents = chosen.extents if chosen else tile
         fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
         far = binding.far(kernel, bound.scalars)
         key += (*fixed.items(), *extents.items(), *schedule.items(), far)
-        steps = pipeline.tile_pipeline(fixed, extents, target, far=far)
+        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, target, far=far)
         tiles = self._in_tiles(key, online, steps)
         workers = backend.workers(target, schedule)
-        split = pipeline.module("split")
-        if workers and split.few(tiles, known, split.Options(workers=workers)):
+        if workers and self._few(key, tiles, workers, known):
             key += ("workers", workers)
-            steps = pipeline.tile_pipeline(fixed, extents, target, workers, far=far)
-            tiles = self._in_tiles(key, online, steps)
+            tiles = self._in_tiles(key, online, functools.partial(steps, workers))
         if key not in self._ready:
             before = None if tile or far else (online, sizes)
             runner = backend.runner(tiles, target, schedule, before, tuned is not None, chosen)
             self._ready[key] = tiles, runner
         return self._ready[key]
 
-    def _in_tiles(self, key: object, online: IR, steps: pipeline.Pipeline) -> IR:
+    def _in_tiles(self, key: object, online: IR, steps: Callable[[], pipeline.Pipeline]) -> IR:
         """The tile IR of a key, made once."""
         if key not in self._tiled:
-            self._tiled[key] = pipeline.run(online, steps)
+            self._tiled[key] = pipeline.run(online, steps())
         return self._tiled[key]
+
+    def _few(self, key: object, tiles: IR, workers: int, known: Mapping[str, Number]) -> bool:
+        """Whether there are fewer tiles than workers; how many, as an expression of the sizes, is found out once."""
+        split = pipeline.module("split")
+        counts = self._pieces.get((key, workers))
+        if counts is None:
+            counts = self._pieces[key, workers] = split.pieces(
+                tiles, split.Options(workers=workers)
+            )
+        return split.cut(counts, known)
 
     def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:
         """The stored schedule for a call, where the user chose none; a file that cannot be trusted gives a warning."""
@@ -360,6 +379,11 @@ class Kernel:
 
         online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
         return use.winner(kernel, online, sizes, self._fixed(online, sizes), target)
+
+    def tuned(self, *, dtype: DType = "f32", sizes: Mapping[str, int]) -> Winner | None:
+        """The schedule that a search stored, or that is shipped, for calls of these sizes; None where the rule decides, or
+        the `tile` and `schedule` of this kernel."""
+        return self._tuned(self._target or "cpu", self._all_of(dtype), sizes)
 
     def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
         if types not in self._online:

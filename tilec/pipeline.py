@@ -70,7 +70,8 @@ def step(name: str, **options: object) -> Step:
     return Step(name, module(name).Options(**options) if options else None)
 
 
-def fields(name: str) -> dict[str, Any]:
+@functools.cache
+def fields(name: str) -> Mapping[str, Any]:
     """The options of a pass: field names and their types."""
     options = getattr(module(name), "Options", None)
     if options is None:

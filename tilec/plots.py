@@ -65,9 +65,10 @@ def roofline(title: str, stages: Mapping[str, Stage], roof: Ceilings) -> Any:
         up = [min(x * rate, roof.matrix) for x in across]
         axes.loglog(across, up, line, color="k", label=f"{name}, {short(rate)}B/s")
     for n, (name, (x, s)) in enumerate(points.items()):
-        reached = s.operations / s.bound.least if s.bound.least > 0 else 0.0
         label = f"{name}: {s.bound.holds}"
-        axes.plot([x], [max(reached, 1.0)], "os^D"[n % 4], color=COLOURS[n % 4], ms=8, label=label)
+        axes.plot(
+            [x], [max(s.reached, 1.0)], "os^D"[n % 4], color=COLOURS[n % 4], ms=8, label=label
+        )
     axes.axhline(roof.matrix, color="#999999", lw=0.8, zorder=1)
     axes.text(low, 1.06 * roof.matrix, f"products, {short(roof.matrix)}op/s", fontsize=8)
     axes.set_ylim(min(low * roof.memory, roof.matrix / 100), roof.matrix * 2)

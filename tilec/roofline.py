@@ -2,7 +2,8 @@
 
 Bytes are counted twice. *Compulsory* are those that no schedule saves: each input once, each output once. *Moved* are those
 that the IR moves between HBM and on-chip memory (`tilec.traffic`). The time of a resource is what it would take alone at
-its ceiling; the largest of them is a bound that no run beats, and names what holds the kernel back.
+its ceiling; the largest of them is a bound that no run beats, and names what holds the kernel back. Of tiles a target may
+leave out what masks hide, so that their bound has no more operations than all schedules need (`tilec.least`).
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Stage:
-    """A kernel somewhere along the pipeline: its ops, its bytes and operations, and its bound."""
+    """A kernel somewhere along the pipeline: its ops, its bytes and operations, and its bound. `kept`: the operations that
+    the bound holds."""
 
     name: str
     rows: tuple[Row, ...]
@@ -64,6 +66,7 @@ class Stage:
     read: int
     written: int
     work: Mapping[Unit, int]
+    kept: Mapping[Unit, int]
     bound: Bound
 
     @property
@@ -75,6 +78,11 @@ class Stage:
     def operations(self) -> int:
         """Operations of all units."""
         return sum(self.work.values())
+
+    @property
+    def reached(self) -> float:
+        """Operations per second, where it runs as fast as its bound lets it; of those that the bound holds."""
+        return sum(self.kept.values()) / self.bound.least if self.bound.least > 0 else 0.0
 
 
 def compulsory(kernel: Kernel, env: Mapping[str, Number]) -> dict[str, int]:
@@ -92,9 +100,15 @@ def compulsory(kernel: Kernel, env: Mapping[str, Number]) -> dict[str, int]:
 
 
 def stage(
-    name: str, kernel: Kernel, budget: Budget, env: Mapping[str, Number], roof: Ceilings
+    name: str,
+    kernel: Kernel,
+    budget: Budget,
+    env: Mapping[str, Number],
+    roof: Ceilings,
+    kept: Mapping[Unit, int] | None = None,
 ) -> Stage:
-    """A kernel's figures after the pass `name`."""
+    """A kernel's figures after the pass `name`. `kept`: the operations that every schedule does; without, the bound of
+    tiles holds all that they do."""
     needed = compulsory(kernel, env)
     total = sum(needed.values())
     first = dict(_first(kernel))
@@ -109,6 +123,9 @@ def stage(
     moved = budget.traffic.total
     tiled = any(isinstance(op, Grid) for op in kernel.body)
     memory = total + 2 * _buffers(kernel, env) if tiled else moved
+    done: dict[Unit, int] = work
+    if tiled and kept:
+        done = {u: min(work[u], kept[u]) for u in UNITS}
     return Stage(
         name,
         tuple(rows),
@@ -116,7 +133,8 @@ def stage(
         budget.traffic.read,
         budget.traffic.written,
         work,
-        bound(memory, moved if tiled else 0, work, roof),
+        done,
+        bound(memory, moved if tiled else 0, done, roof),
     )
 
 

@@ -16,7 +16,7 @@ from tilec import scalar
 from tilec.dataflow import definitions
 from tilec.ir import For, Group, Kernel, Load, Map, Op, Operand, operands, walk
 from tilec.passes.tile import row_axis
-from tilec.scalar import Number, evaluate
+from tilec.scalar import Compiled, Number, Scalar, compiled, evaluate
 from tilec.target import Target
 
 
@@ -30,61 +30,83 @@ class Rows:
 
 def choose(kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
     """The rows for a kernel in groups (after `online`); None where the usual tile does. `sizes`: scalar arguments, too."""
-    found = [
-        _Chooser(kernel, op, streams, sizes).rows(target)
-        for op in kernel.body
-        if isinstance(op, Group) and (streams := [x for x in walk(op.body) if isinstance(x, For)])
-    ]
-    first = found[0] if found else None
-    return first if all(r == first for r in found) else None
+    return Chooser(kernel, target)(sizes)
 
 
-class _Chooser:
-    """Looks at one group."""
+class Chooser:
+    """Chooses the rows for calls of a kernel in groups; what does not depend on their sizes is found out once."""
 
-    def __init__(
-        self, kernel: Kernel, group: Group, streams: list[For], sizes: Mapping[str, Number]
-    ) -> None:
-        self.kernel, self.group, self.streams, self.sizes = kernel, group, streams, sizes
-        self.defs = definitions((*kernel.body, *walk(group.body)))
-        self.dims: list[str] = []
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self._target = target
+        self._groups = [
+            _Candidates(kernel, op, streams)
+            for op in kernel.body
+            if isinstance(op, Group)
+            and (streams := [x for x in walk(op.body) if isinstance(x, For)])
+        ]
 
-    def rows(self, target: Target) -> Rows | None:
-        if not self.group.axes:
-            return None
-        usual = row_axis(self.group, self.streams)
-        if self.extent(usual) != 1:
-            return None
-        best: tuple[int, str, tuple[str, ...]] = (1, usual, ())
-        for axis in self.group.axes:
-            self.dims = []
-            length = 1 if axis == usual else self.window(axis, usual, target.rows)
-            if length > best[0]:
-                best = length, axis, tuple(dict.fromkeys(self.dims))
-        length, axis, dims = best
-        streamed = {f.axis for f in self.streams}
-        columns = {a: target.narrow for a in streamed if target.narrow and len(streamed) == 1}
-        if length == 1 and not columns:
-            return None
-        extents = {axis: length, usual: 1} | (columns if length <= target.lanes else {})
-        return Rows(extents, dims)
+    def __call__(self, sizes: Mapping[str, Number]) -> Rows | None:
+        """The rows for some sizes and scalar arguments."""
+        found = [group.rows(sizes, self._target) for group in self._groups]
+        first = found[0] if found else None
+        return first if all(r == first for r in found) else None
 
-    def extent(self, axis: str) -> int:
-        return int(evaluate(self.kernel.extents[axis], self.sizes))
 
-    def window(self, axis: str, usual: str, most: int) -> int:
-        """The longest tile along an axis whose rows share what is streamed."""
-        streamed = {f.axis for f in self.streams}
-        shared = 0
-        for op in (x for f in self.streams for x in walk(f.body)):
-            axes = set(op.result.type.axes) if isinstance(op, Load) else set[str]()
-            if isinstance(op, Load) and streamed & axes and usual not in axes:
-                shared = math.gcd(shared, *self.groups(op.index, axis))
-        if shared == 0:
-            return min(self.extent(axis), most)
+@dataclass(frozen=True)
+class _Candidate:
+    """An axis whose positions may be rows. `shared`: how many of them share what is streamed must divide these; with none
+    of these, all do. `dims`: what these are made of."""
+
+    axis: str
+    extent: Compiled
+    shared: tuple[Compiled, ...]
+    dims: tuple[str, ...]
+
+    def window(self, sizes: Mapping[str, Number], most: int) -> int:
+        """The longest tile whose rows share what is streamed."""
+        if not self.shared:
+            return min(int(self.extent(sizes)), most)
+        shared = math.gcd(*(int(x(sizes)) or 1 for x in self.shared))
         return max(n for n in range(1, most + 1) if shared % n == 0)
 
-    def groups(self, xs: Sequence[Operand], axis: str) -> Iterator[int]:
+
+class _Candidates:
+    """Those of a group."""
+
+    def __init__(self, kernel: Kernel, group: Group, streams: list[For]) -> None:
+        self.kernel, self.streams = kernel, streams
+        self.defs = definitions((*kernel.body, *walk(group.body)))
+        self.streamed = {f.axis for f in streams}
+        self.usual = row_axis(group, streams) if group.axes else None
+        self.others = [self.candidate(a) for a in group.axes if a != self.usual]
+
+    def rows(self, sizes: Mapping[str, Number], target: Target) -> Rows | None:
+        if self.usual is None or int(evaluate(self.kernel.extents[self.usual], sizes)) != 1:
+            return None
+        length, axis, dims = 1, self.usual, tuple[str, ...]()
+        for c in self.others:
+            longer = c.window(sizes, target.rows)
+            if longer > length:
+                length, axis, dims = longer, c.axis, c.dims
+        narrow = target.narrow if len(self.streamed) == 1 else None
+        columns = dict.fromkeys(self.streamed, narrow) if narrow else {}
+        if length == 1 and not columns:
+            return None
+        extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
+        return Rows(extents, dims)
+
+    def candidate(self, axis: str) -> _Candidate:
+        dims: list[str] = []
+        shared: list[Scalar] = []
+        for op in (x for f in self.streams for x in walk(f.body)):
+            axes = set(op.result.type.axes) if isinstance(op, Load) else set[str]()
+            if isinstance(op, Load) and self.streamed & axes and self.usual not in axes:
+                shared += self.groups(op.index, axis, dims)
+        by = tuple(compiled(x) for x in dict.fromkeys(shared))
+        extent = compiled(self.kernel.extents[axis])
+        return _Candidate(axis, extent, by, tuple(dict.fromkeys(dims)))
+
+    def groups(self, xs: Sequence[Operand], axis: str, dims: list[str]) -> Iterator[Scalar]:
         """By what the position along an axis is divided wherever it is used; 1: it is used as it is."""
         for x in xs:
             if x == axis:
@@ -92,25 +114,26 @@ class _Chooser:
             op = self.defs.get(x) if isinstance(x, str) else None
             match op:
                 case Map(fn="floordiv", args=(a, n)) if a == axis:
-                    yield self.number(n) or 1
+                    by = self.number(n, dims)
+                    yield 1 if by is None else by
                 case Op():
-                    yield from self.groups(operands(op), axis)
+                    yield from self.groups(operands(op), axis, dims)
                 case None:
                     pass
 
-    def number(self, x: Operand) -> int | None:
-        """The value of an integer that dimensions alone decide; notes these."""
+    def number(self, x: Operand, dims: list[str]) -> Scalar | None:
+        """An integer that dimensions alone decide; notes these."""
         if isinstance(x, int):
             return x
         if not isinstance(x, str):
             return None
         if x in self.kernel.dims:
-            self.dims.append(x)
-            return int(self.sizes[x])
+            dims.append(x)
+            return x
         op = self.defs.get(x)
         if not isinstance(op, Map) or not scalar.evaluable(op.fn):
             return None
-        parts = [self.number(y) for y in op.args]
+        parts = [self.number(y, dims) for y in op.args]
         if None in parts:
             return None
-        return int(evaluate((op.fn, *(p for p in parts if p is not None)), {}))
+        return ("i64", (op.fn, *(p for p in parts if p is not None)))

@@ -8,6 +8,7 @@ An expression is a literal, a name, or a tuple `(function, operand, ...)` with t
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Union
 
@@ -152,6 +153,59 @@ def evaluate(e: Scalar, env: Mapping[str, Number]) -> Number:
         assert isinstance(function, str)
         return _EVALUATE[function](*(evaluate(x, env) for x in operands))
     return e
+
+
+Compiled = Callable[[Mapping[str, Number]], Number]
+"""An expression, as a function of what its names stand for."""
+
+
+def compiled(e: Scalar) -> Compiled:
+    """What `evaluate` does with an expression, in a fraction of the time, for one that is evaluated many times."""
+    if isinstance(e, str):
+        return operator.itemgetter(e)
+    if not isinstance(e, tuple):
+        return lambda env: e
+    code = _Code()
+    last = code.of(e)
+    text = "\n ".join(["def f(env):", *code.lines, f"return {last}"])
+    exec(text, code.known)
+    return code.known["f"]
+
+
+class _Code:
+    """Python's code for expressions, a line for each part: what occurs twice is computed once."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.known: dict[str, Any] = {}
+        self._names: dict[tuple[object, ...], str] = {}
+
+    def of(self, e: Scalar) -> str:
+        """The variable that holds an expression."""
+        if isinstance(e, str):
+            return self._line(("name", e), f"env[{e!r}]")
+        if not isinstance(e, tuple):
+            name = f"c{len(self.known)}"
+            self.known[name] = e
+            return name
+        function, *operands = e
+        assert isinstance(function, str)
+        args = [self.of(x) for x in operands]
+        sign = PLAIN.get(function)
+        if sign:
+            return self._line((function, *args), f" {sign} ".join(args))
+        self.known[f"f_{function}"] = _EVALUATE[function]
+        return self._line((function, *args), f"f_{function}({', '.join(args)})")
+
+    def _line(self, what: tuple[object, ...], text: str) -> str:
+        if what not in self._names:
+            self._names[what] = f"v{len(self._names)}"
+            self.lines.append(f"{self._names[what]} = {text}")
+        return self._names[what]
+
+
+PLAIN = {"add": "+", "sub": "-", "mul": "*", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+"""Functions of two operands that are Python's."""
 
 
 def evaluable(function: str) -> bool:

@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilec.backends.cpu import storage
+from tilec.backends.cpu import ahead, storage
+from tilec.backends.cpu.ahead import Ahead
 from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.memory import gather
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES
+from tilec.backends.cpu.vector import BYTES, Kind
 from tilec.ir import Load
 
-LINE = 64
-"""Bytes of a cache line."""
-NEAR = 32 << 10
-"""Bytes of a block up to which the hardware keeps up by itself."""
 UNROLL = 4
 """Vectors that a copy moves at a time."""
 
@@ -83,19 +80,22 @@ class Blocks:
                 self.copy(block, False)
             return [tile.base]
 
-        raw = storage.MEMORY[self.ev.memory.dtype_of(block.op.tensor)]
+        self.announce(block)
+        raw = self.raw(block)
         if raw != tile.kind or raw != self.ev.float:
             (base,) = copied()
             return base
 
         def stay() -> list[Any]:
             base = self.ev.slots["pointer", block.op.tensor]
-            address = e.at(base, block.offset, BYTES[tile.kind])
-            self.prefetch(tile, address)
-            return [address]
+            return [e.at(base, block.offset, BYTES[tile.kind])]
 
         (base,) = e.branch(self.dense(block), stay, copied, name="block")
         return base
+
+    def raw(self, block: Block) -> Kind:
+        """What the block holds in memory."""
+        return storage.MEMORY[self.ev.memory.dtype_of(block.op.tensor)]
 
     def dense(self, block: Block) -> Any:
         """Whether the block lies in memory as it would in scratch."""
@@ -156,16 +156,15 @@ class Blocks:
         with self.ev.scope():
             outer(tile.axes[:-1], block.offset, 0)
 
-    def prefetch(self, tile: Tile, address: Any) -> None:
-        """Asks for a block's cache lines in order: the rows that a register tile reads side by side come too unevenly
-        for the hardware to foresee."""
-        e, window = self.e, self.ev.window(tile.axes[0])
-        row = tile.strides[tile.axes[0]] * BYTES[tile.kind]
-        if window.extent * row <= NEAR:
+    def announce(self, block: Block) -> None:
+        """Has the register tiles that read the block ask for what follows it in memory."""
+        e, axis = self.e, block.tile.axes[0]
+        window, raw = self.ev.window(axis), BYTES[self.raw(block)]
+        if block.inside is not None or len(block.tile.axes) != 2:
             return
-        size = e.mul(window.count, row)
-
-        def line(i: Any, _: list[Any]) -> None:
-            e.prefetch(e.at(address, i, 1), near=False)
-
-        e.loop(0, size, LINE, [], line, name="prefetch")
+        step, count = block.strides[axis], self.ev.window(block.last).count
+        base = self.ev.slots["pointer", block.op.tensor]
+        following = e.at(base, e.add(block.offset, e.mul(step, window.extent)), raw)
+        ahead.announce(
+            self.ev, block.op.tensor, Ahead(axis, following, count * raw, e.mul(step, raw))
+        )

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +43,23 @@ def lower(kernel: Kernel, machine: Machine, way: str = USUAL, placed: bool = Fal
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
+    with _uncollected():
+        return _lower(kernel, machine, way, placed)
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Nothing is garbage before the code is complete, and looking for some takes as long as making it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _lower(kernel: Kernel, machine: Machine, way: str, placed: bool) -> Module:
     module = llvm.Module(name=kernel.name)
     if placed:
         module.add_named_metadata(PLACES, ["from"])

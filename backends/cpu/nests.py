@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilec.backends.cpu import ahead
 from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import absorbing_sum, kind_for, product
 from tilec.backends.cpu.plan import Axes, Stage
@@ -255,6 +256,8 @@ class Nests:
         """Some rows: the contraction, then what is made of it."""
         ev, root = self.ev, stage.root
         assert root is not None
+        if product.row and not product.spread and points[0].vector == self.lane:
+            ahead.ask(ev, points, product.row, self.vectors * self.e.lanes)
         windows = {k: ev.window(k) for k in root.over}
         start = [self.start(root, p) for p in points]
         sums = product.total(self.e, points, windows, start)

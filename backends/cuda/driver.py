@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 EARLY = 6
@@ -30,13 +32,38 @@ class Settings(ctypes.Structure):
     )
 
 
+_settings = struct.Struct("@7IPPI0P")
+"""The same, as a C struct: made in a fraction of the time."""
 _early = Attribute(EARLY, (ctypes.c_uint64 * 8)(1))
 
 
 def settings(blocks: int, threads: int, shared: int, stream: int, early: bool) -> Settings:
     """The settings of a launch. `early`: it may begin before the kernel before it is done."""
-    attributes = ctypes.addressof(_early) if early else None
-    return Settings((blocks, 1, 1), (threads, 1, 1), shared, stream, attributes, int(early))
+    attributes = ctypes.addressof(_early) if early else 0
+    packed = _settings.pack(blocks, 1, 1, threads, 1, 1, shared, stream, attributes, early)
+    return Settings.from_buffer_copy(packed)
+
+
+KINDS = {"f16": 6, "bf16": 9}
+"""CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and _BFLOAT16."""
+SWIZZLE, PROMOTION = 3, 2
+"""CU_TENSOR_MAP_SWIZZLE_128B and _L2_PROMOTION_L2_128B: a row of a box has 128 bytes; more is what another box brings."""
+_Longs, _Ints = ctypes.c_uint64 * 5, ctypes.c_uint * 5
+
+
+def encode(
+    place: int,
+    kind: int,
+    tensor: int,
+    dims: Sequence[int],
+    steps: Sequence[int],
+    box: Sequence[int],
+) -> int:
+    """Makes the map of a tensor at a place in memory; the status. `steps`: bytes, of all dimensions but the first."""
+    each = _Ints(*[1] * len(box))
+    lists = _Longs(*dims), _Longs(*steps), _Ints(*box), each
+    make = library().cuTensorMapEncodeTiled
+    return make(place, kind, len(dims), tensor, *lists, 0, SWIZZLE, PROMOTION, 0)
 
 
 @functools.cache
@@ -45,6 +72,11 @@ def library() -> Any:
     out = ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
     out.cuLaunchKernelEx.argtypes = [ctypes.c_void_p] * 4
     out.cuTensorMapReplaceAddress.argtypes = [ctypes.c_void_p] * 2
+    out.cuTensorMapEncodeTiled.argtypes = [
+        *(ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p),
+        *([ctypes.c_void_p] * 4),
+        *([ctypes.c_int] * 4),
+    ]
     for tell in (out.cuGetErrorName, out.cuGetErrorString):
         tell.argtypes = [ctypes.c_int, ctypes.c_void_p]
     return out

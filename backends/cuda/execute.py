@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,13 +13,13 @@ from typing import Any
 from tilec.arrays import Array
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, launch, nvrtc
-from tilec.backends.cuda.block import Address
+from tilec.backends.cuda.block import WORDS, WORKSPACE, Address
 from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
-from tilec.backends.cuda.prepared import Prepared, Step
+from tilec.backends.cuda.prepared import Part, Prepared, Step
 from tilec.backends.cuda.target import (
     Code,
     Online,
-    Tiled,
+    Whole,
     arch_of,
     chosen,
     compiled,
@@ -27,16 +27,17 @@ from tilec.backends.cuda.target import (
     fast_fields,
     general,
     uncut,
-    workers_for,
 )
 from tilec.dtypes import SIZES
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
-from tilec.ir import Grid, Kernel
+from tilec.ir import Kernel
 from tilec.scalar import Number
 
 MOST_BLOCKS = 1 << 30
 RESIDENT = 4
 """Blocks per multiprocessor where each needs a workspace of its own."""
+IDLE = 2
+"""Blocks per multiprocessor of a kernel that mostly looks at a flag: as many as are there at once, whatever they hold."""
 ALIGN = 256
 IN_TURN = 90
 """The first compute capability whose kernels can wait for the one before them."""
@@ -55,11 +56,12 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What some code does in calls of one layout: its launches, and the scratch memory that it needs."""
+class Case:
+    """A call of some code: all sizes and scalars that this knows, and all tensors, intermediate ones last."""
 
-    steps: tuple[Step, ...]
-    size: int
+    code: Code
+    known: dict[str, Number]
+    views: dict[str, call.View]
 
 
 @dataclass
@@ -74,7 +76,12 @@ class Executable:
     loaded: dict[object, Loaded] = field(default_factory=dict[object, Loaded])
     known: dict[object, Prepared] = field(default_factory=dict[object, Prepared])
     quick: dict[object, Code | str] = field(default_factory=dict[object, Any])
-    whole: dict[object, Tiled | None] = field(default_factory=dict[object, Any])
+    whole: dict[object, Whole | None] = field(default_factory=dict[object, Any])
+
+    @functools.cached_property
+    def numbers(self) -> call.Numbers:
+        """What a call tells of its sizes, whatever code it takes."""
+        return call.Numbers(self.kernel)
 
     @functools.cached_property
     def static(self) -> tuple[str, ...]:
@@ -109,7 +116,7 @@ class Executable:
         key = (device, library, layout, tuple(map(repr, scalars.values())))
         found = self.known.get(key)
         if found is None:
-            views = {n: replace(a, owner=None) for n, a in arrays.items()}
+            views = {n: a.bare() for n, a in arrays.items()}
             with launch.on(device):
                 found = self.prepare(device, library, tensors, scalars, views)
             while len(self.known) >= REMEMBERED:
@@ -125,58 +132,45 @@ class Executable:
         scalars: Mapping[str, Number],
         arrays: Mapping[str, Array],
     ) -> Prepared:
-        known = call.sizes(self.kernel, tensors, scalars)
-        part = functools.partial(self.part, device, library)
+        known = self.numbers.sizes(tensors, scalars)
+        part = functools.partial(self.part, device, library, arrays)
         with self.general_ahead(device):
-            code = self.fast_code(device, known, arrays)
-        parts = [part(code or self.general_code(device), known, arrays)]
-        if code is not None and any(s.watched for s in code.fast.values()):
-            parts.append(part(self.general_code(device), known, arrays, redo=True))
-        steps = tuple(s for p in parts for s in p.steps)
-        return Prepared(device, library, steps, max(p.size for p in parts))
+            fast = self.fast_case(device, known, arrays)
+        if fast is None:
+            parts = [part(case_of(self.general_code(device), known, arrays))]
+        elif any(s.watched for s in fast.code.fast.values()):
+            exact = case_of(self.general_code(device), known, arrays)
+            parts = [part(fast), part(exact, redo=True)]
+        else:
+            parts = [part(fast)]
+        return Prepared(device, library, parts)
 
     def part(
-        self,
-        device: int,
-        library: str,
-        code: Code,
-        known: dict[str, Number],
-        arrays: Mapping[str, Array],
-        redo: bool = False,
+        self, device: int, library: str, arrays: Mapping[str, Array], case: Case, redo: bool = False
     ) -> Part:
         """What some code does. `redo`: it runs only where the fast kernels found that what is absent may have come into
         a result."""
+        code, known, views = case.code, case.known, case.views
         loaded = self.load(device, library, code)
-        known = call.completed(code.kernel, known)
-        scratch, words = Address(len(arrays)), Address(len(arrays) + 1)
         places = {name: Address(n) for n, name in enumerate(arrays)}
-        views, size = dict(arrays), 0
-        for name, view in _buffers(code, known).items():
-            views[name], places[name] = view, replace(scratch, plus=size)
-            size += -(-math.prod(view.shape) * SIZES[view.dtype] // ALIGN) * ALIGN
-        values = call.values(code.kernel, known, dict(views))
-        blocks = self.blocks(device, code, values, known, redo)
-        workspace = replace(scratch, plus=size)
+        size = 0
+        for name in [n for n in views if n not in arrays]:
+            places[name] = Address(len(arrays), size)
+            size += -(-math.prod(views[name].shape) * SIZES[views[name].dtype] // ALIGN) * ALIGN
+        numbers = code.numbers.list(known, views)
+        blocks = self.blocks(device, code, numbers, known, redo)
+        places |= {WORKSPACE: Address(len(arrays), size), WORDS: Address(len(arrays) + 1)}
         size += max((blocks[n] * f.workspace for n, f in code.functions.items()), default=0)
-        asked = replace(words, plus=4) if redo else None
-        struct = code.arguments.parameter(values, places, workspace, asked)
-        given = dict.fromkeys(code.functions, (struct,))
-        if code.fast:
-            its = emitter(code.emitter)
-            given |= {
-                n: its.parameters(s, dict(views), known, places, words)
-                for n, s in code.fast.items()
-            }
-        grids = range(sum(isinstance(op, Grid) for op in code.kernel.body))
-        return Part(
-            tuple(Step(loaded.kernels[n], blocks[n], given[n]) for n in grids if blocks[n]), size
-        )
+        layout = code.layout_of_redo if redo else code.layout
+        grids = range(code.numbers.grids)
+        steps = tuple(Step(loaded.kernels[n], n, blocks[n]) for n in grids if blocks[n])
+        return Part(steps, layout.contents(numbers, known, places, views), size)
 
     def blocks(
         self,
         device: int,
         code: Code,
-        values: call.Values,
+        numbers: Sequence[int | float],
         known: Mapping[str, Number],
         redo: bool,
     ) -> dict[int, int]:
@@ -184,8 +178,11 @@ class Executable:
         processors = launch.processors(device)
         out: dict[int, int] = {}
         for n, f in code.functions.items():
-            most = RESIDENT * processors if f.workspace or redo else MOST_BLOCKS
-            out[n] = min(int(values["tasks", str(n)]), most)
+            most = RESIDENT * processors if f.workspace else MOST_BLOCKS
+            if redo:
+                most = min(most, IDLE * processors)
+            tasks = numbers[code.numbers.index["tasks", str(n)]]
+            out[n] = min(int(tasks), most)
         if code.fast:
             its = emitter(code.emitter)
             out |= {n: its.blocks(s, known, processors) for n, s in code.fast.items()}
@@ -193,10 +190,10 @@ class Executable:
 
     # ---- which code
 
-    def fast_code(
+    def fast_case(
         self, device: int, known: Mapping[str, Number], arrays: Mapping[str, Array]
-    ) -> Code | None:
-        """The code of a fast emitter; None where it is not wanted or does not fit.
+    ) -> Case | None:
+        """A call of the code of a fast emitter; None where it is not wanted or does not fit.
 
         Raises UnsupportedError where it was asked for and does not fit.
         """
@@ -208,7 +205,7 @@ class Executable:
             if self.emitter not in (None, its.name):
                 continue
             found = self.try_fast(its, arch, device, known, arrays)
-            if isinstance(found, Code):
+            if isinstance(found, Case):
                 return found
             why = found
         if self.emitter in NAMES:
@@ -224,37 +221,37 @@ class Executable:
         device: int,
         known: Mapping[str, Number],
         arrays: Mapping[str, Array],
-    ) -> Code | str:
-        """The code of an emitter for these arrays, or why there is none."""
+    ) -> Case | str:
+        """A call of the code of an emitter, or why there is none for these arrays."""
         if self.online is None:
             return "its tiles are given"
         fixed = self.online.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
         shared, processors = launch.shared(device), launch.processors(device)
-        online = replace(self.online, sizes=sizes, shared=shared)
+        online = functools.partial(replace, self.online, sizes=sizes, shared=shared)
         known = {**sizes, **known}
         shape = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        form = (its.name, shared, *shape)
+        form = (its.name, shared, processors, *shape)
         if form not in self.whole:
-            self.whole[form] = uncut(online, arch, its)
-        workers = workers_for(self.whole[form], known, processors, its)
+            self.whole[form] = uncut(online(), arch, its, processors)
+        whole = self.whole[form]
+        workers = whole and whole.workers(known)
         scattered = frozenset[str]()
         while True:
             key = (form, workers, scattered)
             if key not in self.quick:
-                cut = replace(online, workers=workers, scattered=scattered)
+                cut = online(workers=workers, scattered=scattered)
                 self.quick[key] = self.made(cut, arch, its)
             code = self.quick[key]
             if isinstance(code, str):
                 return code
-            known = call.completed(code.kernel, known)
-            views: dict[str, call.View] = {**arrays, **_buffers(code, known)}
-            more = scattered.union(*(its.in_pieces(s, views) for s in code.fast.values()))
+            case = case_of(code, known, arrays)
+            more = scattered.union(*(its.in_pieces(s, case.views) for s in code.fast.values()))
             if more == scattered:
                 break
             scattered = more
-        whys = (its.refusal(s, views, known) for s in code.fast.values())
-        return next((w for w in whys if w), code)
+        whys = (its.refusal(s, case.views, case.known) for s in code.fast.values())
+        return next((w for w in whys if w), case)
 
     def made(self, online: Online, arch: str, its: Emitter) -> Code | str:
         """What a fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
@@ -266,9 +263,11 @@ class Executable:
     @contextmanager
     def general_ahead(self, device: int) -> Generator[None]:
         """While another code is made, the general one is compiled: most calls need it beside that, or instead of it."""
+        if self.emitter == "simt" or ("simt", device) in self.loaded:
+            yield
+            return
         with ThreadPoolExecutor(1) as pool:
-            if self.emitter != "simt" and ("simt", device) not in self.loaded:
-                pool.submit(lambda: compiled(self.general_code(device)))
+            pool.submit(lambda: compiled(self.general_code(device)))
             yield
 
     def general_code(self, device: int) -> Code:
@@ -295,13 +294,14 @@ def size_class(n: int) -> int:
     return sum(n > x for x in SHORT)
 
 
-def _buffers(code: Code, known: Mapping[str, Number]) -> dict[str, Array]:
-    """The intermediate tensors, at no address yet."""
-    out: dict[str, Array] = {}
-    for name, (dtype, shape) in call.buffers(code.kernel, known).items():
+def case_of(code: Code, known: Mapping[str, Number], arrays: Mapping[str, Array]) -> Case:
+    """A call of some code. Its intermediate tensors are at no address yet."""
+    known = code.numbers.completed(known)
+    views: dict[str, call.View] = dict(arrays)
+    for name, (dtype, shape) in code.numbers.buffers(known).items():
         strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
-        out[name] = Array(0, dtype, shape, strides, None, "")
-    return out
+        views[name] = Array(0, dtype, shape, strides, None, "")
+    return Case(code, known, views)
 
 
 def _load(device: int, code: Code) -> Loaded:

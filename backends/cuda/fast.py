@@ -5,10 +5,11 @@ Each is a module: what makes its kernels fast is its own, what a call needs to k
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tilec.backends.cuda.block import Address, Parameter
+from tilec.backends.cuda.block import Parameter
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.online import Online
 from tilec.ir import Kernel
@@ -101,18 +102,12 @@ class Emitter(Protocol):
         """The blocks of a launch."""
         ...
 
-    def parameters(
-        self,
-        source: Any,
-        views: Mapping[str, View],
-        sizes: Mapping[str, Number],
-        places: Mapping[str, Address],
-        words: Address,
-    ) -> tuple[Parameter, ...]:
+    def parameters(self, source: Any) -> tuple[Parameter, ...]:
         """The parameters of a launch."""
         ...
 
 
+@functools.cache
 def emitter(name: str) -> Emitter:
     """An emitter by name."""
     if name == "hopper":

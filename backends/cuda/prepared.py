@@ -9,17 +9,27 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tilec.backends.cuda import launch, words
-from tilec.backends.cuda.block import Block, Parameter
+from tilec.backends.cuda.block import Block, Contents
 from tilec.errors import ResourceError
 
 
 @dataclass(frozen=True)
 class Step:
-    """The launch of a kernel. Addresses are numbered: those of the call's arrays, the scratch memory, the stream's words."""
+    """The launch of a kernel. `number`: that of the kernel among those of its part."""
 
     kernel: launch.Kernel
+    number: int
     blocks: int
-    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The launches of some code, their parameters, and the bytes of scratch memory that they need. Addresses are numbered:
+    those of the call's arrays, the scratch memory, the stream's words."""
+
+    steps: tuple[Step, ...]
+    contents: Contents
+    size: int
 
 
 KEPT = 64
@@ -29,25 +39,27 @@ KEPT = 64
 class Filled(NamedTuple):
     """The launches of a call on a stream, and their parameters."""
 
-    block: Block
+    blocks: list[Block]
     launches: list[launch.Launch]
     stream: int
 
 
 class Prepared:
-    """The launches of calls of one layout, with `size` bytes of scratch memory.
+    """The launches of calls of one layout.
 
     They are kept for each of the last sets of addresses. A call takes its set out while it uses it, so that threads which
     call at once have sets of their own.
     """
 
-    def __init__(self, device: int, library: str, steps: tuple[Step, ...], size: int) -> None:
-        self.device, self.library, self.steps, self.size = device, library, steps, size
+    def __init__(self, device: int, library: str, parts: Sequence[Part]) -> None:
+        self.device, self.library = device, library
+        self.parts = [p for p in parts if p.steps]
+        self.size = max((p.size for p in parts), default=0)
         self._kept: OrderedDict[tuple[int, ...], Filled] = OrderedDict()
 
     def __call__(self, addresses: Sequence[int]) -> None:
         """Launches the kernels on the stream that the caller's library uses at present."""
-        if not self.steps:
+        if not self.parts:
             return
         if launch.is_current(self.device):
             self._launch(addresses)
@@ -74,18 +86,21 @@ class Prepared:
         *bases, stream, capture = key
         words_ = words.on(self.device).of(stream, capture)
         if len(self._kept) < KEPT:
-            block, old = Block([s.parameters for s in self.steps]), None
+            blocks, old = [Block(p.contents) for p in self.parts], None
         else:
-            _, (block, launches, before) = self._kept.popitem(last=False)
+            _, (blocks, launches, before) = self._kept.popitem(last=False)
             old = launches if before == stream else None
-        block.fill((*bases, words_))
-        return Filled(block, old or self._launches(block, stream), stream)
+        for block in blocks:
+            block.fill((*bases, words_))
+        return Filled(blocks, old or self._launches(blocks, stream), stream)
 
-    def _launches(self, block: Block, stream: int) -> list[launch.Launch]:
-        return [
-            s.kernel.launch(s.blocks, table, stream, follows=n > 0)
-            for n, (s, table) in enumerate(zip(self.steps, block.tables, strict=True))
-        ]
+    def _launches(self, blocks: Sequence[Block], stream: int) -> list[launch.Launch]:
+        out: list[launch.Launch] = []
+        for part, block in zip(self.parts, blocks, strict=True):
+            for s in part.steps:
+                table = block.tables[s.number]
+                out.append(s.kernel.launch(s.blocks, table, stream, follows=bool(out)))
+        return out
 
 
 _captured: dict[int, Prepared] = {}

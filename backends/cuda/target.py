@@ -7,6 +7,7 @@ text, with the reason where a faster one was not taken.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from tilec import __version__, cache, rows, scalar
 from tilec.backend import Draft, Room
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, nvrtc
+from tilec.backends.cuda.block import Layout
 from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
 from tilec.backends.cuda.online import Online
 from tilec.backends.cuda.simt.arguments import Arguments
@@ -67,7 +69,29 @@ class Code:
     schedule: Any = None
     steps: Pipeline = ()
 
-    @property
+    @functools.cached_property
+    def numbers(self) -> call.Numbers:
+        """What its kernels are told at a call."""
+        return call.Numbers(self.kernel)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """The parameters of its kernels."""
+        return self._layout(redo=False)
+
+    @functools.cached_property
+    def layout_of_redo(self) -> Layout:
+        """The same, where they run only if fast kernels found that what is absent may have come into a result."""
+        return self._layout(redo=True)
+
+    def _layout(self, redo: bool) -> Layout:
+        struct = (self.arguments.parameter(redo),)
+        its = emitter(self.emitter) if self.fast else None
+        given = dict.fromkeys(self.functions, struct)
+        given |= {n: its.parameters(s) for n, s in self.fast.items()} if its else {}
+        return Layout(given, self.numbers.index)
+
+    @functools.cached_property
     def text(self) -> str:
         """All texts, one after the other."""
         return "\n".join(u.text for u in self.units)
@@ -135,32 +159,34 @@ def general(kernel: Kernel, arch: str, note: str = "") -> Code:
     return Code(kernel, arch, "simt", (unit,), module.functions, module.arguments, {}, note)
 
 
-Tiled = tuple[Kernel, Any]
-"""A kernel in tiles, and the schedule that these are for."""
+@dataclass(frozen=True)
+class Whole:
+    """A kernel in tiles with no axis in pieces, and into how many pieces each streamed axis would be cut for so many
+    multiprocessors."""
+
+    numbers: call.Numbers
+    pieces: tuple[scalar.Compiled, ...]
+    processors: int
+
+    def workers(self, known: Mapping[str, Number]) -> int | None:
+        """For how many workers a streamed axis is cut: one for each multiprocessor, where there are fewer tiles."""
+        from tilec.passes.split import cut
+
+        return self.processors if cut(self.pieces, self.numbers.completed(known)) else None
 
 
-def uncut(online: Online, arch: str, its: Emitter) -> Tiled | None:
+def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | None:
     """The tiles of a fast emitter with no axis in pieces; None where no grid fits it."""
     from tilec.backends.cuda.hopper.structure import Refused
+    from tilec.passes.split import pieces
 
     try:
         schedule = next(its.schedules(online, arch))
-        return its.tiles(replace(online, workers=None), schedule), schedule
+        kernel = its.tiles(replace(online, workers=None), schedule)
     except Refused:
         return None
-
-
-def workers_for(
-    whole: Tiled | None, known: Mapping[str, Number], processors: int, its: Emitter
-) -> int | None:
-    """For how many workers a streamed axis is cut in pieces: one for each multiprocessor, where there are fewer tiles."""
-    from tilec.passes.split import few
-
-    if whole is None:
-        return None
-    kernel, schedule = whole
-    cut = few(kernel, call.completed(kernel, known), its.cutting(schedule, processors))
-    return processors if cut else None
+    cut = pieces(kernel, its.cutting(schedule, processors))
+    return Whole(call.Numbers(kernel), cut, processors)
 
 
 def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Code | str:
@@ -434,13 +460,13 @@ def steps(online: Online, target: str, schedule: Mapping[str, object]) -> Pipeli
 
 def _decided(online: Online, arch: str, its: Emitter) -> Online:
     """With what a call would decide from its sizes, on a large GPU; scalars without a default decide nothing."""
-    known = call.completed(online.kernel, online.sizes)
+    known = call.Numbers(online.kernel).completed(online.sizes)
     if any(n not in known for a in online.kernel.axes for n in scalar.names(a.extent)):
         return online
     packed = online.packed or rows.choose(online.kernel, known, CUDA)
     online = replace(online, packed=packed)
-    workers = workers_for(uncut(online, arch, its), known, PROCESSORS, its)
-    return replace(online, workers=workers)
+    whole = uncut(online, arch, its, PROCESSORS)
+    return replace(online, workers=whole and whole.workers(known))
 
 
 def source(code: Code, form: str) -> str:

@@ -17,7 +17,7 @@ TABLES = {
     "variants": "masks and score functions beside compiled FlexAttention, and beside full attention",
 }
 MASKS = ("full", "causal")
-HEADS = (24, 72, 80, 96, 100, 192, 576)
+HEADS = (1, 7, 24, 33, 72, 80, 96, 100, 192, 576)
 POWERS = (16, 32, 64, 128, 256, 512)
 GROUPS = (1, 4, 8)
 APART = 64 << 20

@@ -178,7 +178,7 @@ def _write_page(
 ) -> None:
     from pathlib import Path
 
-    from tilec import backend, ceilings, roofline
+    from tilec import backend, ceilings, least, roofline
     from tilec.page.html import Page
     from tilec.traffic import budget
 
@@ -194,12 +194,14 @@ def _write_page(
         if on_gpu
         else backend.source(stages[-1][1], "llvm", placed=True)
     )
+    online = dict(stages).get("online")
+    kept = None if online is None else least.work(online, sizes, scalars, arrays)
     page = Page(
         f"{kernel.name}({', '.join(f'{n}={x:g}' for n, x in env.items())})",
         kernel.text,
         stages,
         [
-            roofline.stage(name, k, budget(k, sizes, scalars, arrays), env, roof)
+            roofline.stage(name, k, budget(k, sizes, scalars, arrays), env, roof, kept)
             for name, k in stages
         ],
         "CUDA" if on_gpu else "LLVM IR",

@@ -61,7 +61,8 @@ class Leaderboard:
 
 
 def show(board: Leaderboard, top: int | None = None) -> str:
-    """The leaderboard as a table. `speed`: how many times faster than the default; `of roof`: the bound over the time."""
+    """The leaderboard as a table. `speed`: how many times faster than the default; `of roof`: the time that no
+    schedule beats over this one's."""
     measured = board.measured
     wide = max([24, *(len(str(e.choice)) for e in measured[:top])])
     on_chip = any(e.room for e in measured)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from tilec import accuracy, backend, ceilings, cost, roofline, text
+from tilec import accuracy, backend, ceilings, cost, least, roofline, text
+from tilec.control import Control
 from tilec.errors import ArgumentError, ResourceError, TilecError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.scalar import Number
@@ -287,8 +288,16 @@ class _Search:
         self.done.append(self.default)
         tiles = self.default.runs
         assert tiles is not None
-        stage = roofline.stage("place", tiles, self.budget(tiles), self.env, self.roof)
-        self.least = stage.bound.least
+        self.least = self.bound(tiles)
+
+    def bound(self, tiles: Kernel) -> float:
+        """Seconds that no schedule beats: for the compulsory bytes, and the operations that all schedules do."""
+        p = self.problem
+        kept = least.work(
+            p.online, p.sizes, p.scalars, p.arrays if Control(tiles, usual=True).tensors else {}
+        )
+        once = sum(roofline.compulsory(tiles, self.env).values())
+        return roofline.bound(once, 0, kept, self.roof).least
 
     def tried(self, e: Entry) -> Entry:
         """A candidate after its check and its timing; it is the incumbent if it is better. Raises Late."""

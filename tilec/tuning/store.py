@@ -8,6 +8,7 @@ is killed loses no more than the candidate in flight.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sqlite3
@@ -171,7 +172,13 @@ class Store:
 
 def exists() -> bool:
     """Whether anything was ever stored."""
-    return path().exists()
+    return os.path.exists(_text(cache.root()))
+
+
+@functools.lru_cache(1)
+def _text(root: Path) -> str:
+    """The same as `path`, for each new call to ask for."""
+    return os.fspath(path())
 
 
 def open_store(file: Path | None = None) -> Store:

@@ -17,7 +17,7 @@ from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled, unev
 from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
 from tilec.backends.cuda.online import Online
-from tilec.ir import Grid, Kernel, Map, walk
+from tilec.ir import Grid, Kernel, Load, Map, operands, walk
 from tilec.passes.split import Options
 from tilec.pipeline import Pipeline
 from tilec.scalar import evaluate
@@ -83,13 +83,20 @@ SMALLER: tuple[Mapping[str, Any], ...] = (
     {"height": 16, "warps": 2, "blocks": 1},
 )
 COLUMNS = (64, 48, 32)
+AT_ONCE = 48
+"""The elements of a window that a thread can load beside its scores. The compiler loads all of them at once."""
+BY_ROW = 128
+"""The registers beside tiles where what is loaded of each row meets what is loaded of each column, or each row has a
+pointer to its numbers."""
+FULLEST = 224
+"""The most registers for tiles and the carried values of rows: the others are for addresses and what is under way."""
 FEW = 64
 """Rows up to which a tile has no more."""
 
 
-def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> Iterator[Schedule]:
-    """The schedules whose tiles fit a multiprocessor, those that are fast where they do first. `limit`: the shared memory
-    that a block may ask for."""
+def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> list[Schedule]:
+    """The schedules whose tiles fit a multiprocessor, those that are fast where they do first, and those last beside whose
+    tiles registers are likely to lack. `limit`: the shared memory that a block may ask for."""
     base = Schedule(order="longest" if uneven(s) else "static")
     tiles = (*s.queries, *s.rings)
     width = max([t.width for t in tiles] + [x.width for x in s.slots])
@@ -101,11 +108,11 @@ def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> Iterator[Sch
     tried += [(16, shape) for shape in SMALLER]
     if s.loops[0].tile is None:
         tried = [(s.columns, shape) for shape in (*first, *SMALLER)]
+    found: list[Schedule] = []
     for columns, shape in tried:
         stages = (replace(base, **{"stages": n, **shape}, columns=columns) for n in (2, 1))
-        found = next((x for x in stages if fits(s, x, limit)), None)
-        if found is not None:
-            yield found
+        found += [x for x in stages if fits(s, x, limit)][:1]
+    return sorted(found, key=lambda x: not roomy(s, x))
 
 
 def fastest(s: Structure, width: int) -> tuple[Mapping[str, Any], ...]:
@@ -123,3 +130,32 @@ def fits(s: Structure, schedule: Schedule, limit: int) -> bool:
     except Refused:
         return False
     return architectures.resident(limit, plan.shared) >= schedule.blocks
+
+
+def roomy(s: Structure, schedule: Schedule) -> bool:
+    """Whether a thread's registers are likely to hold all that it needs beside its tiles. A guess, which saves compiling
+    what turns out not to fit."""
+    tiles = plans.fragment_registers(s, schedule)
+    rows = sum(not x.width for x in s.slots)
+    if tiles + rows * schedule.held > FULLEST:
+        return False
+    elements = plans.elements(s)
+    # truth values become words of bits as they come
+    numbers = [op for op in elements if op.result.type.dtype != "bool"]
+    if numbers and plans.scores(schedule) > AT_ONCE:
+        return False
+    if elements and schedule.query == "registers":
+        return False
+    by_row = labelled(s) or any(s.row in op.index for op in numbers)
+    return not by_row or tiles + BY_ROW <= schedule.registers
+
+
+def labelled(s: Structure) -> bool:
+    """Whether blocks load something of each column, and use what was loaded of each row before."""
+    rows = {
+        op.result.name
+        for op in s.prologue
+        if isinstance(op, Load) and op.result.type.axes == (s.row,)
+    }
+    used = any(rows.intersection(map(str, operands(op))) for b in s.blocks for op in walk(b.middle))
+    return used and any(op.result.type.axes == (s.stream,) for op in plans.loads(s))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.hopper.structure import Refused, Structure, Tile
+from tilec.ir import Load, walk
 
 WIDEST = 256
 """The widest head."""
@@ -65,6 +66,8 @@ class Plan:
     def tight(self) -> bool:
         """Whether what is easily computed again is not kept in registers."""
         need = fragment_registers(self.structure, self.schedule)
+        if any(op.result.type.dtype != "bool" for op in elements(self.structure)):
+            need += 2 * scores(self.schedule)  # as they are loaded, and as they are used
         return need + COMFORT > self.schedule.registers
 
 
@@ -122,6 +125,21 @@ def fragment_registers(s: Structure, schedule: Schedule) -> int:
     rows = sum(kept(q, schedule) for q in s.queries) // 2
     both = max(scores, weights) if s.weight_parts == 1 else scores + weights
     return (both + sums + rows) * height // 32
+
+
+def scores(schedule: Schedule) -> int:
+    """The scores of a window that a thread has."""
+    return schedule.columns * schedule.height // 32
+
+
+def loads(s: Structure) -> list[Load]:
+    """What blocks load between their products."""
+    return [op for b in s.blocks for op in walk(b.middle) if isinstance(op, Load)]
+
+
+def elements(s: Structure) -> list[Load]:
+    """Those loads that each score has its own of."""
+    return [op for op in loads(s) if set(op.result.type.axes) == {s.row, s.stream}]
 
 
 def memory_bytes(s: Structure, schedule: Schedule) -> int:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from types import MappingProxyType
 
 from tilec.backends.cuda.hopper.alike import Alike, alike, counting
+from tilec.backends.cuda.hopper.analysis import HEAVY
 from tilec.backends.cuda.hopper.epilogue import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
@@ -42,7 +43,7 @@ from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.dataflow import names_in
-from tilec.ir import operands, walk
+from tilec.ir import Map, operands, walk
 
 
 def emit(plan: Plan) -> Source:
@@ -61,6 +62,7 @@ class _Kernel(Loading):
             self.load_role()
         with body.block("else"):
             self.compute_role()
+        self.fetch_maps()
         parameters = self.parameters()
         name = self.names.of(self.s.name)
         head = Lines()
@@ -92,6 +94,21 @@ class _Kernel(Loading):
         if self.s.watched:
             out.append(REDO)
         return tuple(out)
+
+    @property
+    def cleared(self) -> bool:
+        """Whether a tile begins with zeros in its accumulators, or its first tails replace what is there. Zeros cost nothing
+        that can be seen where a window takes long, and the compiler then finds registers for its values."""
+        ops = [op for b in self.s.blocks for op in walk(b.middle) if isinstance(op, Map)]
+        return self.s.precise or any(
+            op.fn in HEAVY and op.result.type.dtype == "f32" and len(op.result.type.axes) == 2
+            for op in ops
+        )
+
+    def fetch_maps(self) -> None:
+        """Asks for the tensor maps at once, while another warp sets up the barriers."""
+        lines = [f"  if (threadIdx.x == 32) fetch_map(&{p.name});" for p in self.maps.values()]
+        self.out.lines[:0] = lines
 
     def set_up(self) -> None:
         """Barriers, and the grid's tiles."""
@@ -180,11 +197,13 @@ class _Kernel(Loading):
         needed |= {x for op in s.epilogue for x in names_in(operands(op))}
         self.scalars(needed)
         for x, name in zip(s.slots, self.registers.slots, strict=True):
-            if x.width:
+            if x.width and self.cleared:
                 out.add(f"clear({name});")
-            else:
+            elif not x.width:
                 init = self.scope.operand(x.init, "row").real().text
                 out.add(f"float {name}[2]; ROWS {name}[r] = {init};")
+        if not self.cleared:
+            out.add("int adding = 0;   // a tile's first tails replace what is in the accumulators")
         if not s.chosen:
             out.add("int " + ", ".join(f"begin_{k} = 0" for k in range(len(s.blocks))) + ";")
         for step in self.plan.steps:
@@ -422,18 +441,24 @@ class _Kernel(Loading):
             out.add(f"pin({self.registers.slots[t.slot]});")
         for name in self.registers.weights:
             out.add(f"pin({name});")
+        begun = set[int]()
         for t in b.tails:
             call = f"weights_by_columns_{t.value.dtype}<{self.s.columns // 16}>"
             what = f"contract({t.x}, {t.value.name}, over={self.s.stream})"
             place = f"{t.value.name}_columns + {self.stage(t.value, 'late')}"
             slot = self.registers.slots[t.slot]
             for n, w in enumerate(weights[t.x]):
-                count = min(t.value.parts, PARTS - n)
+                more = "1" if self.cleared or t.slot in begun else "adding"
+                if t.value.parts > 1:
+                    more = f"{min(t.value.parts, PARTS - n)}, {t.value.part_bytes}"
+                begun.add(t.slot)
                 out.add(
-                    f"{call}({slot}, {w}, {place}{f', {count}, {t.value.part_bytes}' if t.value.parts > 1 else ''});"
+                    f"{call}({slot}, {w}, {place}, {more});"
                     f"   // {self.s.slots[t.slot].name} += {what}"
                 )
         out.add("group_commit();")
+        if not self.cleared:
+            out.add("adding = 1;")
 
     def stage(self, t: Tile, which: str) -> str:
         """Where a ring's stage is, as descriptors count."""

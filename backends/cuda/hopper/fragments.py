@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tilec.backends.cuda.hopper.analysis import Analysis, Root
+from tilec.backends.cuda.hopper.analysis import Analysis, Root, is_masked
 from tilec.backends.cuda.hopper.expression import (
     Expression,
     literal,
@@ -26,6 +26,7 @@ from tilec.dataflow import names_in
 from tilec.ir import (
     Body,
     If,
+    Load,
     Map,
     Op,
     Operand,
@@ -50,10 +51,21 @@ class BlockEmitter(Analysis):
                 self.out.add(
                     f"if (8 * c + (x & 1) >= rest) {array}[{2 * self.scope.held} * c + x] = NEG_INF;"
                 )
+        kept = [x for x in self.guesses.values() if x in self.keep and self.data_masks(x)]
+        self.pending += [Root("keep", x, array=self.keep[x]) for x in kept]
+        self.flush()
         rough, self.rough = self.rough, False
         for slot, x in self.guesses.items():
-            FragmentLoop(self, []).guess(x, self.registers.slots[slot])
+            FragmentLoop(self, []).guess(x, self.registers.slots[slot], again=x in kept)
         self.rough = rough
+
+    def data_masks(self, x: str) -> bool:
+        """Whether data decide which elements of a masked value count. Its first columns may be none of a row's."""
+        op = self.defs[x]
+        if x in self.late or not isinstance(op, Map) or not is_masked(op):
+            return False
+        found = self._inputs(str(op.args[0])) if isinstance(op.args[0], str) else set[str]()
+        return any(isinstance(self.defs.get(y), Load) for y in found)
 
     # ---- regions
 
@@ -83,7 +95,7 @@ class BlockEmitter(Analysis):
         if s.stream in axes:
             for parts, dtype in self.packs.get(name, []):
                 self.pending.append(Root("pack", name, parts=parts, dtype=dtype))
-            if name in self.keep and name not in self.late:
+            if name in self.keep and name not in self.late and name not in self.arrays:
                 self.pending.append(Root("keep", name, array=self.keep[name]))
             return
         if len(axes) == 2:

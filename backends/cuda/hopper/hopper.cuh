@@ -67,6 +67,7 @@ template<int STAGES> struct Cursor {
 
 // ---- bulk tensor copies
 
+DEVICE void fetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" :: "l"((u64)map) : "memory"); }
 DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1) : "memory");
@@ -232,7 +233,8 @@ DEVICE int quotient_high(int x, int n) {
   return m == 0 && x != 0 ? -1 : m == 0 ? 1 << 30 : y;
 }
 // of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
-DEVICE u32 columns_to(int last) { const int n = last < 0 ? 0 : 2 * (last >> 3) + ((last & 7) ? 2 : 1); return n >= 32 ? FULL : (1u << n) - 1; }
+DEVICE u32 first_bits(int n) { u32 x; asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(x) : "r"(n)); return x; }
+DEVICE u32 columns_to(int last) { return first_bits(greatest<int>(2 * (last >> 3) + ((last & 7) ? 1 : 0) + 1, 0)); }
 // bits of columns: those that any of the 8 threads has which have the same columns
 DEVICE u32 bits_together(u32 x) {
   x |= __shfl_xor_sync(FULL, x, 4);

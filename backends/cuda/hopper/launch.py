@@ -1,23 +1,23 @@
-"""Loads and launches a Hopper kernel: tensor maps, arguments, the launch itself, through cuda-bindings and CuPy."""
+"""What a launch of a Hopper kernel needs: tensor maps and parameters."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib
-import struct
+import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import Any
 
 from tilec.backends.cuda import block, driver
-from tilec.backends.cuda.block import MAP_BYTES, Address
+from tilec.backends.cuda.block import MAP_BYTES, WORDS, Field, Pointer
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.backends.cuda.hopper.sections import section
+from tilec.backends.cuda.hopper.sections import Sections
 from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
+from tilec.dtypes import DType
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
 
+MAPS = 256
+"""How many tensor maps are kept."""
 BYTES = 2
 """The bytes of an element that comes by a bulk copy."""
 
@@ -74,115 +74,99 @@ def _unpaired(name: str, view: View, feature: int, count: int) -> str | None:
     return None
 
 
+def _map(copy: CopyMap, view: View) -> TensorMap:
+    return _maps(copy, view.dtype, view.shape, view.strides)
+
+
+@functools.lru_cache(MAPS)
+def _maps(
+    copy: CopyMap, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> TensorMap:
+    """Where keys become longer from call to call, the maps of queries and results stay the same."""
+    return TensorMap(copy, dtype, shape, strides)
+
+
 class TensorMap:
     """Writes tensor maps of tensors that differ in nothing but their address. The driver makes the first."""
 
-    def __init__(self, copy: CopyMap, view: View) -> None:
-        self._copy, self._view = copy, view
+    def __init__(
+        self, copy: CopyMap, dtype: DType, shape: tuple[int, ...], strides: tuple[int, ...]
+    ) -> None:
+        self._tensor = copy, dtype, shape, strides
         self._made = b""
 
     def write(self, place: int, tensor: int) -> None:
         """The map of the tensor at an address, to a place in memory."""
-        if not self._made:
-            self._made = _encoded(self._copy, self._view, tensor)
-        ctypes.memmove(place, self._made, MAP_BYTES)
-        self.move(place, tensor)
+        if self._made:
+            ctypes.memmove(place, self._made, MAP_BYTES)
+            self.move(place, tensor)
+        else:
+            encode(*self._tensor, tensor, place)
+            self._made = ctypes.string_at(place, MAP_BYTES)
 
     def move(self, place: int, tensor: int) -> None:
         """Another address for the map that is there."""
         if driver.library().cuTensorMapReplaceAddress(place, tensor):
-            ctypes.memmove(place, _encoded(self._copy, self._view, tensor), MAP_BYTES)
+            encode(*self._tensor, tensor, place)
 
 
-def _encoded(m: CopyMap, view: View, pointer: int) -> bytes:
-    """The map of a tensor. Raises UnsupportedError where the driver makes none."""
-    bindings: Any = importlib.import_module("cuda.bindings.driver")
-    row = max(1, -(-view.shape[m.feature] * BYTES // 16) * 16)
-
-    def step(k: int) -> int:
-        return view.strides[k] * BYTES if view.shape[k] > 1 else row
-
-    others = [k for k in range(len(view.shape)) if k not in (m.feature, m.row)]
+def encode(
+    m: CopyMap,
+    dtype: DType,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    tensor: int,
+    place: int,
+) -> None:
+    """Writes the map of a tensor to a place in memory. Raises UnsupportedError where the driver makes none."""
+    row = max(1, -(-shape[m.feature] * BYTES // 16) * 16)
+    others = [k for k in range(len(shape)) if k not in (m.feature, m.row)]
+    steps = [strides[k] * BYTES if shape[k] > 1 else row for k in (m.row, *others)]
+    dims = [shape[k] for k in (m.row, *others)]
+    box = [m.rows, *(1 for _ in others)]
     if m.slabs:
-        dims = [64, view.shape[m.row], m.width // 64, *(view.shape[k] for k in others)]
-        steps = [step(m.row), 128, *(step(k) for k in others)]
-        box = [64, m.rows, m.width // 64, *(1 for _ in others)]
+        dims, box = [64, dims[0], m.width // 64, *dims[1:]], [64, m.rows, m.width // 64, *box[1:]]
+        steps = [steps[0], 128, *steps[1:]]
     else:
-        dims = [view.shape[m.feature], view.shape[m.row], *(view.shape[k] for k in others)]
-        steps = [step(m.row), *(step(k) for k in others)]
-        box = [64, m.rows, *(1 for _ in others)]
-    kinds = bindings.CUtensorMapDataType
-    kind = (
-        kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-        if view.dtype == "bf16"
-        else kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-    )
-    wide, narrow = bindings.cuuint64_t, bindings.cuuint32_t
-    status, made = bindings.cuTensorMapEncodeTiled(
-        kind,
-        len(dims),
-        pointer,
-        [wide(x) for x in dims],
-        [wide(x) for x in steps],
-        [narrow(x) for x in box],
-        [narrow(1)] * len(dims),
-        bindings.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        bindings.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
-        # a row of a box has 128 bytes: more would fetch what another box brings
-        bindings.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        bindings.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-    )
-    if int(status):
+        dims, box = [shape[m.feature], *dims], [64, *box]
+    status = driver.encode(place, driver.KINDS[dtype], tensor, dims, steps, box)
+    if status:
         raise UnsupportedError(
             f"the driver makes no tensor map of {m.tensor}: sizes {dims}, steps {steps} bytes, box {box}"
         )
-    return ctypes.string_at(made.getPtr(), MAP_BYTES)
 
 
-def parameters(
-    source: Launched,
-    views: Mapping[str, View],
-    sizes: Mapping[str, Number],
-    places: Mapping[str, Address],
-    words: Address,
-) -> tuple[block.Parameter, ...]:
-    """The kernel's parameters. `places`: where the tensors are.
+def parameters(source: Launched) -> tuple[block.Parameter, ...]:
+    """The kernel's parameters.
 
-    `words`: two words, 0 before the first launch: the tile counter, which each launch leaves at 0, and a flag that a
-    launch raises where its results may not be those of the program.
+    It has two words, 0 before the first launch: the tile counter, which each launch leaves at 0, and a flag that a launch
+    raises where its results may not be those of the program.
     """
-    return tuple((x,) for x in _pieces(source, views, sizes, places, words))
+    return tuple((x,) for x in _pieces(source))
 
 
-def _pieces(
-    source: Launched,
-    views: Mapping[str, View],
-    sizes: Mapping[str, Number],
-    places: Mapping[str, Address],
-    words: Address,
-) -> Iterator[block.Piece]:
+def _pieces(source: Launched) -> Iterator[block.Piece]:
     names, last = _c_names(source), ""
     for p in source.parameters:
         match p.kind:
             case "map":
                 assert p.map is not None
-                at, view = places[p.map.tensor], views[p.map.tensor]
-                yield block.Map(at.base, at.plus, TensorMap(p.map, view))
+                yield block.Map(p.map.tensor, functools.partial(_map, p.map))
             case "pointer":
                 last = p.name
-                yield places[last]
+                yield Pointer(last)
             case "stride":
-                yield struct.pack("<q", views[last].strides[p.dim])
+                yield Field("q", ("stride", last, str(p.dim)))
             case "dim":
-                yield struct.pack("<i", int(sizes[names[p.name]]))
+                yield Field("i", ("dim", names[p.name]))
             case "scalar":
-                yield _scalar(p, sizes[names[p.name]])
+                yield _scalar(p, names[p.name])
             case "section":
-                yield struct.pack("<i", section(source.structure, sizes, p.dim))
+                yield Field("i", Sections(source.structure, p.dim))
             case "counter":
-                yield words
+                yield Pointer(WORDS)
             case _:
-                yield replace(words, plus=words.plus + 4)
+                yield Pointer(WORDS, 4)
 
 
 def _c_names(source: Launched) -> dict[str, str]:
@@ -190,15 +174,11 @@ def _c_names(source: Launched) -> dict[str, str]:
     return {source.names[n]: n for n in (*kernel.dims, *kernel.arguments)}
 
 
-def _scalar(p: Parameter, value: Number) -> bytes:
+def _scalar(p: Parameter, name: str) -> Field:
+    """An f32 is infinite beyond its range."""
     if "float" in p.ctype:
-        return single(value)
-    return struct.pack("<?", bool(value)) if "bool" in p.ctype else struct.pack("<q", int(value))
-
-
-def single(value: Number) -> bytes:
-    """A number as an f32, infinite beyond its range."""
-    return bytes(ctypes.c_float(value))
+        return Field("f", ("single", name))
+    return Field("?" if "bool" in p.ctype else "q", ("scalar", name))
 
 
 def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:

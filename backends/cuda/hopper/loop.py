@@ -118,10 +118,12 @@ class FragmentLoop:
             else:
                 self.out.add(f"split({pair}, {', '.join(f'{p}[{at}]' for p in root.parts)});")
 
-    def guess(self, x: str, slot: str) -> None:
-        """The maximum of a value over its first 8 columns, as a guess of that over all."""
+    def guess(self, x: str, slot: str, again: bool = False) -> None:
+        """The maximum of a value over its first 8 columns, as a guess of that over all. `again`: where none of a row's is
+        there, as where another document ends in the window, over all of them."""
         out = self.out
         part = self.names.fresh("guess")
+        greatest = f"quad_max(fmaxf({part}[2 * r], {part}[2 * r + 1]))"
         self.mark = len(out.lines), out.depth
         with out.block(""):
             out.add(f"float {part}[{2 * self.held}];")
@@ -130,8 +132,17 @@ class FragmentLoop:
             with out.block("EACH"):
                 out.add(f"const int r = x >> 1, {COLUMN} = x & 1;")
                 out.add(f"{part}[x] = {self.guarded(x, 'NEG_INF', False)};")
-            greatest = f"quad_max(fmaxf({part}[2 * r], {part}[2 * r + 1]))"
             out.add(f"ROWS {slot}[r] = {greatest};")
+            if again:
+                there = " & ".join(f"({slot}[{r}] > NEG_INF)" for r in range(self.held))
+                with out.block(f"if (!__all_sync(FULL, {there}))"):
+                    out.add("#pragma unroll")
+                    with out.block(
+                        f"for (int c = 1; c < {self.block.structure.columns // 8}; c++) EACH"
+                    ):
+                        e = f"{self.block.arrays[x]}[{2 * self.held} * c + x]"
+                        out.add(f"{part}[x] = fmaxf({part}[x], {self.scaled(x, e).text});")
+                    out.add(f"ROWS {slot}[r] = {greatest};")
 
     def part(self, op: Reduce) -> str:
         """The name of a thread's four parts of a reduction."""

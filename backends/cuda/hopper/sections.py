@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.dataflow import definitions
 from tilec.dtypes import SIZES
-from tilec.ir import Absent, Edge, Map, Op, Operand
-from tilec.scalar import Number, evaluate
+from tilec.ir import Absent, Edge, Map, Op, Operand, Tensor
+from tilec.scalar import Number, Scalar, compiled, evaluate
 
 CACHE = 26 << 20
 """The bytes of streamed tensors that stay in the L2 cache while others come and go, of which each half keeps a copy."""
@@ -28,51 +28,91 @@ def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
 
     `most`: of heads of which a tile may read all positions; where it reads a few, those of its neighbours do for many more.
     """
-    positions, rows = _positions(s, sizes), int(evaluate(s.kernel.extents[s.row], sizes))
-    near = max(1, min(positions, reach(s, sizes) + ROUND * s.rows))
-    head = near * each(s) // alike(s, sizes)
-    tiles = max(1, -(-rows // s.rows))
-    most = max(most * positions // near, -(-EVEN // tiles))
-    return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
+    return Sections(s, most)(sizes)
 
 
 def reach(s: Structure, sizes: Mapping[str, Number]) -> int:
     """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
-    defs = definitions([*s.top, *s.prologue])
-    positions, rows = _positions(s, sizes), int(evaluate(s.kernel.extents[s.row], sizes))
-    step = (
-        rows // (SAMPLES * s.rows) | 1
-    ) * s.rows  # an odd number of tiles: what repeats does so by powers of 2
-    out = 0
-    for origin in range(0, rows, step):
-        edges = {"first": origin, "last": min(origin + s.rows, rows) - 1}
-        try:
-            starts = [_at(f.start or 0, s.row, defs, edges, sizes) for f in s.loops]
-            ends = (positions if f.stop is None else f.stop for f in s.loops)
-            stops = [_at(x, s.row, defs, edges, sizes) for x in ends]
-        except KeyError:
+    return Sections(s, 1).reach(sizes)
+
+
+class Sections:
+    """The sections of a kernel's calls; what its tiles read is found out once, as expressions of their ends."""
+
+    def __init__(self, s: Structure, most: int) -> None:
+        self._structure, self._most = s, most
+        self._rows = compiled(s.kernel.extents[s.row])
+        self._positions = compiled(s.kernel.extents[s.stream])
+        others = ((a, n) for a, n in s.grid.axes if a != s.row)
+        self._others = [(compiled(s.kernel.extents[a]), n) for a, n in others]
+        self._each = each(s)
+        streamed = [s.kernel.tensors.get(n) for n in {t.tensor for t in s.rings}]
+        held = [] if None in streamed else [_bytes(t) for t in streamed if t is not None]
+        self._held = [compiled(x) for x in held]
+        defs = definitions([*s.top, *s.prologue])
+        starts = [_expression(f.start or 0, s.row, defs) for f in s.loops]
+        stops = [
+            _expression(f.stop, s.row, defs) if f.stop is not None else s.kernel.extents[s.stream]
+            for f in s.loops
+        ]
+        known = None not in starts and None not in stops
+        self._starts = [compiled(x) for x in starts if x is not None] if known else []
+        self._stops = [compiled(x) for x in stops if x is not None] if known else []
+
+    def __call__(self, sizes: Mapping[str, Number]) -> int:
+        """The heads of a section."""
+        s = self._structure
+        positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
+        near = max(1, min(positions, self.reach(sizes) + ROUND * s.rows))
+        head = near * self._each // self.alike(sizes)
+        tiles = max(1, -(-rows // s.rows))
+        most = max(self._most * positions // near, -(-EVEN // tiles))
+        return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
+
+    def alike(self, sizes: Mapping[str, Number]) -> int:
+        """As the function."""
+        if not self._held:
+            return 1
+        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in self._others)
+        held = sum(int(bytes(sizes)) for bytes in self._held)
+        return max(1, round(heads * int(self._positions(sizes)) * self._each / max(1, held)))
+
+    def reach(self, sizes: Mapping[str, Number]) -> int:
+        """As the function."""
+        s = self._structure
+        positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
+        if not self._starts:
             return positions
-        out = max(out, int(max(stops)) - int(min(starts)))
-    return max(0, min(out, positions))
+        step = (
+            rows // (SAMPLES * s.rows) | 1
+        ) * s.rows  # an odd number of tiles: what repeats does so by powers of 2
+        out, env = 0, dict(sizes)
+        for origin in range(0, rows, step):
+            env[_EDGES["first"]], env[_EDGES["last"]] = origin, min(origin + s.rows, rows) - 1
+            try:
+                start = min(int(x(env)) for x in self._starts)
+                out = max(out, int(max(x(env) for x in self._stops)) - start)
+            except KeyError:
+                return positions
+        return max(0, min(out, positions))
 
 
-def _at(
-    x: Operand,
-    row: str,
-    defs: Mapping[str, Op],
-    edges: Mapping[str, int],
-    sizes: Mapping[str, Number],
-) -> Number:
-    """A scalar for the tile between two rows. Raises KeyError where data decides about it."""
+_EDGES = {"first": "(first)", "last": "(last)"}
+"""The rows at the ends of a tile, among the names of an expression."""
+
+
+def _expression(x: Operand, row: str, defs: Mapping[str, Op]) -> Scalar | None:
+    """A scalar for the tile between two rows; None where data decides about it."""
     match defs.get(x) if isinstance(x, str) else None:
         case Map(fn=fn, args=args):
-            return evaluate((fn, *(_at(y, row, defs, edges, sizes) for y in args)), sizes)
+            parts = [_expression(y, row, defs) for y in args]
+            return None if None in parts else (fn, *(p for p in parts if p is not None))
         case Edge(axis=axis, which=which) if axis == row:
-            return edges[which]
+            return _EDGES[which]
         case None if not isinstance(x, Absent):
-            return evaluate(x, sizes)
+            return x
         case _:
-            raise KeyError(x)
+            return None
 
 
 def heads(s: Structure, sizes: Mapping[str, Number]) -> int:
@@ -88,17 +128,11 @@ def each(s: Structure) -> int:
 
 def alike(s: Structure, sizes: Mapping[str, Number]) -> int:
     """The heads that share their keys, where the tensors are smaller than what all heads stream."""
-    names = {t.tensor for t in s.rings}
-    if any(n not in s.kernel.tensors for n in names):
-        return 1
-    held = sum(_bytes(s, n, sizes) for n in names)
-    return max(1, round(heads(s, sizes) * _positions(s, sizes) * each(s) / max(1, held)))
+    return Sections(s, 1).alike(sizes)
 
 
-def _positions(s: Structure, sizes: Mapping[str, Number]) -> int:
-    return int(evaluate(s.kernel.extents[s.stream], sizes))
-
-
-def _bytes(s: Structure, tensor: str, sizes: Mapping[str, Number]) -> int:
-    t = s.kernel.tensors[tensor]
-    return SIZES[t.dtype] * math.prod(int(evaluate(d, sizes)) for d in t.dims)
+def _bytes(t: Tensor) -> Scalar:
+    out: Scalar = SIZES[t.dtype]
+    for d in t.dims:
+        out = ("mul", out, d)
+    return out

@@ -23,6 +23,7 @@ end next stage free factor start_0 start_1 start_2 start_3 windows_0
 windows_1 windows_2 windows_3 begin_0
 begin_1 begin_2 begin_3 crew piece line spot inside tile_place
 upper all_bits first_line own_spot own_inside step source
+adding first_bits sent_row sent_0 sent_1 sent_2 sent_3
 bits_together position_mod uniform repeated finite whole_power real_mod real_floor_div shift_left shift_right powf atan2f
 """
 _RESERVED = frozenset(_WORDS.split())

@@ -46,10 +46,11 @@ def _wgmma_shared(n: int, dtype: str) -> str:
 def _wgmma_registers(n: int, dtype: str) -> str:
     count = n // 2
     outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    return f"""DEVICE void wgmma_{dtype}(float (&d)[{count}], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {{
-  asm volatile("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{_registers(count)}}}, "
-    "{{{_registers(4, count)}}}, %{count + 4}, 1, 1, 1, 1;\\n"
-    : {outs} : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+    return f"""DEVICE void wgmma_{dtype}(float (&d)[{count}], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, int add) {{
+  asm volatile("{{\\n.reg .pred p;\\nsetp.ne.b32 p, %{count + 5}, 0;\\n"
+    "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{dtype}.{dtype} {{{_registers(count)}}}, "
+    "{{{_registers(4, count)}}}, %{count + 4}, p, 1, 1, 1;\\n}}\\n"
+    : {outs} : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
 }}
 """
 
@@ -63,11 +64,11 @@ template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> DEVICE void rows_by
   }
 }
 """
-_LOOP_COLUMNS = """// d += p · v over STEPS times 16 rows of v
-template<int STEPS, int N, int M> DEVICE void weights_by_columns_TYPE(float (&d)[N], u32 (&p)[M], u64 v) {
+_LOOP_COLUMNS = """// d += p · v over STEPS times 16 rows of v; d = p · v if not `add`
+template<int STEPS, int N, int M> DEVICE void weights_by_columns_TYPE(float (&d)[N], u32 (&p)[M], u64 v, int add) {
 #pragma unroll
   for (int k = 0; k < STEPS; k++) {
-    wgmma_TYPE(d, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], v + (u64)((k * 2048) >> 4));
+    wgmma_TYPE(d, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], v + (u64)((k * 2048) >> 4), k ? 1 : add);
   }
 }
 """
@@ -86,6 +87,6 @@ _PARTS_COLUMNS = """// the same for v in parts, the first ones of them
 template<int STEPS, int N, int M>
 DEVICE void weights_by_columns_TYPE(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) {
 #pragma unroll 1
-  for (int y = parts - 1; y >= 0; y--) weights_by_columns_TYPE<STEPS>(d, p, v + (u64)(y * (bytes >> 4)));
+  for (int y = parts - 1; y >= 0; y--) weights_by_columns_TYPE<STEPS>(d, p, v + (u64)(y * (bytes >> 4)), 1);
 }
 """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilec.backends.cuda.block import Address, Parameter, Piece
+from tilec.backends.cuda import block, call
+from tilec.backends.cuda.block import WORDS, WORKSPACE, Parameter, Piece, Pointer
 from tilec.backends.cuda.simt.text import Names
 from tilec.dtypes import DType
 from tilec.ir import Buffer, Grid, Kernel
@@ -51,40 +51,21 @@ class Arguments:
         lines = [f"  {f.ctype} {f.name};" for f in self.fields]
         return "\n".join(["struct Args {", *lines, "};"])
 
-    def pack(self, values: Mapping[tuple[str, ...], int | float]) -> bytes:
-        """The struct's bytes: addresses and integers as 64-bit ones, floats as doubles."""
-        return b"".join(_packed(f, values) for f in self.fields)
+    def parameter(self, redo: bool) -> Parameter:
+        """The struct. `redo`: its kernels run only where the fast ones ask for that."""
 
-    def parameter(
-        self,
-        values: Mapping[tuple[str, ...], int | float],
-        places: Mapping[str, Address],
-        workspace: Address,
-        redo: Address | None,
-    ) -> Parameter:
-        """The struct, with the addresses left open that differ from call to call."""
-
-        pieces: list[Piece] = []
-        fixed = bytearray()
-        for f in self.fields:
+        def piece(f: Field) -> Piece:
             match f.key:
                 case ("pointer", name):
-                    at = places[name]
+                    return Pointer(name)
                 case ("workspace",):
-                    at = workspace
-                case ("redo",) if redo is not None:
-                    at = redo
-                case _:
-                    fixed += _packed(f, values)
-                    continue
-            pieces += bytes(fixed), at
-            fixed.clear()
-        return (*pieces, bytes(fixed))
+                    return Pointer(WORKSPACE)
+                case ("redo",):
+                    return Pointer(WORDS, 4) if redo else block.Field("q", call.NOUGHT)
+                case key:
+                    return block.Field("d" if f.ctype == "double" else "q", key)
 
-
-def _packed(f: Field, values: Mapping[tuple[str, ...], int | float]) -> bytes:
-    x = values.get(f.key, 0)
-    return struct.pack("<d", float(x)) if f.ctype == "double" else struct.pack("<q", int(x))
+        return tuple(map(piece, self.fields))
 
 
 def tensors(kernel: Kernel) -> dict[str, tuple[DType, int]]:

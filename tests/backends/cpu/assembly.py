@@ -14,6 +14,7 @@ ALWAYS = ("jmp", "b")
 """Jumps after which the next line does not run."""
 FMA = re.compile(r"v?fn?m(?:add|sub|l[as])\w*\s")
 PRODUCT = re.compile(r"v?mulp[sd]\s|fmul\s+v")
+SUM = re.compile(r"v?addp[sd]\s|fadd\s+v")
 COMMENT = re.compile(r"(?:^|\s)(?:#\s|//).*")
 MEMORY = re.compile(r"\(%|\[(?:x|sp)")
 STACK = re.compile(r"\((?:%rsp|%rbp)|\[(?:sp|x29)\b")
@@ -28,9 +29,11 @@ class Loop:
 
     @property
     def products(self) -> int:
-        """Instructions that multiply vectors; fused multiply-adds, where there are any."""
-        fused = sum(bool(FMA.match(x)) for x in self.code)
-        return fused or sum(bool(PRODUCT.match(x)) for x in self.code)
+        """Fused multiply-adds, or pairs of a product and a sum, of vectors."""
+        fused, products, sums = (
+            sum(bool(p.match(x)) for x in self.code) for p in (FMA, PRODUCT, SUM)
+        )
+        return fused + min(products, sums)
 
     @property
     def loads(self) -> int:

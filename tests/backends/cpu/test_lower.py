@@ -7,6 +7,9 @@ import pytest
 
 from tests.backends.cpu.lowering import check, kernel
 from tilec.arrays import numpy_dtype
+from tilec.backends.cpu import jit
+from tilec.backends.cpu.lower import lower
+from tilec.backends.cpu.registers import rows_for
 from tilec.backends.cpu.target import compile
 
 RNG = np.random.default_rng(0)
@@ -285,6 +288,16 @@ def test_quotients_by_what_a_row_has(other: float) -> None:
     check(k, {**a, "V": a["V"] * np.float32(1e-30)}, code=code)
     a["V"][..., 3:11] = 0
     check(k, a, code=code)
+
+
+def test_register_tiles_ask_for_the_next_windows_of_what_is_streamed() -> None:
+    """The rows of the next lanes of queries, in two places; one line of a key and of a value by each row of a register
+    tile."""
+    machine = jit.host()
+    text = lower(kernel(ATTENTION), machine).text
+    near, far = (text.count(f"i32 0, i32 {how}, i32 1)") for how in (3, 2))
+    assert near == 2 * machine.lanes
+    assert far == 2 * rows_for(machine, "f32")
 
 
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from tilec.arrays import Array, numpy_dtype, view
 from tilec.backends.cuda import call
+from tilec.backends.cuda.block import WORKSPACE, Address, Block, Layout
 from tilec.backends.cuda.simt.lower import lower
 from tilec.backends.cuda.source import complete
 from tilec.ir import Kernel
@@ -60,7 +61,7 @@ def run(
 ) -> dict[str, Any]:
     """The outputs of a kernel in tiles, as NumPy arrays. Options are those of `run_views`."""
     views = {n: view(n, a) for n, a in arrays.items()}
-    known = call.sizes(kernel, views, scalars)
+    known = call.Numbers(kernel).sizes(views, scalars)
     extents = kernel.extents
     out: dict[str, Any] = {}
     for o in kernel.outputs:
@@ -84,17 +85,21 @@ def run_views(
     memory."""
     module = lower(kernel, limit)
     library = build(complete(module.text), [f.name for f in module.functions.values()])
-    known = call.sizes(kernel, tensors, scalars)
-    shapes = call.buffers(kernel, known)
+    numbers = call.Numbers(kernel)
+    known = numbers.sizes(tensors, scalars)
+    shapes = numbers.buffers(known)
     kept = {n: np.zeros(shape, numpy_dtype(dtype)) for n, (dtype, shape) in shapes.items()}
     views = {**tensors, **outputs, **{n: view(n, a) for n, a in kept.items()}}
-    values = call.values(kernel, known, views)
     most = max((f.workspace for f in module.functions.values()), default=0)
     workspace = np.full(most * blocks + 1, 0xFF, np.uint8)
-    values["workspace",] = workspace.ctypes.data
-    packed = ctypes.create_string_buffer(module.arguments.pack(values))
+    listed = numbers.list(known, views)
+    layout = Layout({0: [module.arguments.parameter(redo=False)]}, numbers.index)
+    places = {name: Address(k) for k, name in enumerate([*views, WORKSPACE])}
+    block = Block(layout.contents(listed, known, places, views))
+    block.fill((*(v.pointer for v in views.values()), workspace.ctypes.data))
+    packed = ctypes.c_void_p.from_address(block.tables[0])
     for n, f in module.functions.items():
-        tasks = int(values["tasks", str(n)])
+        tasks = int(listed[numbers.index["tasks", str(n)]])
         first, step = (f.threads - 1, -1) if backwards else (0, 1)
         if tasks:
             entry = getattr(library, f"run_{f.name}")

@@ -7,7 +7,17 @@ import struct
 
 import pytest
 
-from tilec.backends.cuda.block import ALIGN, MAP_BYTES, Address, Block, Map
+from tilec.backends.cuda.block import (
+    ALIGN,
+    MAP_BYTES,
+    Address,
+    Block,
+    Field,
+    Layout,
+    Map,
+    Parameter,
+    Pointer,
+)
 
 
 def parameters(table: int, sizes: list[int]) -> list[bytes]:
@@ -16,14 +26,28 @@ def parameters(table: int, sizes: list[int]) -> list[bytes]:
     return [ctypes.string_at(p, n) for p, n in zip(places, sizes, strict=True)]
 
 
+def block(*kernels: list[Parameter], **numbers: float) -> Block:
+    """A block of kernels, whose addresses are called `0`, `1` and so on."""
+    layout = Layout(dict(enumerate(kernels)), {(n,): k for k, n in enumerate(numbers)})
+    places = {str(n): Address(n, 100 * n) for n in range(3)}
+    views = dict.fromkeys(places, View())
+    return Block(layout.contents([*numbers.values()], {"M": 3}, places, views))
+
+
+class View:
+    pointer, dtype, shape, strides = 0, "f16", (), ()
+
+
 def test_pieces_follow_each_other_and_addresses_are_filled_in() -> None:
-    struct_ = (struct.pack("<q", 5), Address(0), b"abcdefgh", Address(1, 24))
-    block = Block([[struct_], [(b"\1\0\0\0",), (Address(1),)]])
+    fields = Field("q", ("n",)), Pointer("0"), Field("d", ("x",)), Pointer("1", 24)
+    twice = Field("i", lambda known: 2 * int(known["M"]))
+    made = block([fields], [(Field("i", ("n",)), twice), (Pointer("1"),)], n=5, x=0.5)
     for first, second in ((4096, 8192), (1 << 40, 64)):
-        block.fill((first, second))
-        (got,) = parameters(block.tables[0], [32])
-        assert got == struct.pack("<qq8sq", 5, first, b"abcdefgh", second + 24)
-        assert parameters(block.tables[1], [4, 8]) == [b"\1\0\0\0", struct.pack("<q", second)]
+        made.fill((first, second))
+        (got,) = parameters(made.tables[0], [32])
+        assert got == struct.pack("<qqdq", 5, first, 0.5, second + 124)
+        want = [struct.pack("<ii", 5, 6), struct.pack("<q", second + 100)]
+        assert parameters(made.tables[1], [8, 8]) == want
 
 
 class Writer:
@@ -49,24 +73,24 @@ class Writer:
 
 def test_a_map_is_written_once_and_moved_only_where_its_tensor_has() -> None:
     writer = Writer()
-    block = Block([[(b"12345678",), (Map(1, 8, writer),)]])
+    made = block([(Field("q", ("n",)),), (Map("1", lambda view: writer),)], n=7)
     for bases in ((100, 7), (101, 7), (101, 9), (100, 7)):
-        block.fill(bases)
-        assert parameters(block.tables[0], [8, MAP_BYTES]) == [
-            b"12345678",
-            bytes([bases[1] + 8]) * MAP_BYTES,
+        made.fill(bases)
+        assert parameters(made.tables[0], [8, MAP_BYTES]) == [
+            struct.pack("<q", 7),
+            bytes([bases[1] + 100]) * MAP_BYTES,
         ]
-    assert writer.done == [("write", 15), ("move", 17), ("move", 15)]
+    assert writer.done == [("write", 107), ("move", 109), ("move", 107)]
 
 
 def test_a_map_that_could_not_be_written_is_written_again() -> None:
     writer = Writer(True, False, True)
-    block = Block([[(Map(0, 0, writer),), (Address(1),)]])
+    made = block([(Map("0", lambda view: writer),), (Pointer("1"),)])
     for base, good in ((3, False), (3, True), (4, False), (3, True)):
         if good:
-            block.fill((base, base))
-            assert parameters(block.tables[0], [128, 8])[1] == struct.pack("<q", base)
+            made.fill((base, base))
+            assert parameters(made.tables[0], [128, 8])[1] == struct.pack("<q", base + 100)
         else:
             with pytest.raises(RuntimeError):
-                block.fill((base, base))
+                made.fill((base, base))
     assert writer.done == [("write", 3), ("write", 3)]

@@ -153,6 +153,48 @@ def test_the_first_schedule_keeps_everything_in_registers(width: int, arch: str)
     assert not image.warnings
 
 
+READING = ["document", "jagged", "pair_bias", "t5", "differential"]
+"""Examples that need many registers beside their tiles: labels, tables and biases, two softmaxes."""
+
+
+@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@pytest.mark.parametrize("name", READING if ALL else READING[:1])
+@pytest.mark.parametrize("width", [64, 128] if ALL else [64])
+def test_what_is_read_beside_tiles_is_thought_of_before_compiling(
+    name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"D": width, "E": width, "N": 4096}
+    kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_80")
+    seen: list[int] = []
+    plain = target._problem
+
+    def noting(code: target.Code) -> tuple[str, int] | None:
+        found = plain(code)
+        seen.append(0 if found is None else found[1])
+        return found
+
+    monkeypatch.setattr(target, "_problem", noting)
+    assert kernel.gpu_code(dtype="bf16", **sizes).emitter == "ampere"
+    assert seen == [0]
+
+
+@pytest.mark.parametrize("width", [64, 128, 256])
+@pytest.mark.parametrize("name", READING)
+def test_tiles_that_are_likely_not_to_fit_come_last(
+    name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = tilec.load(EXAMPLES / f"{name}.tile")
+    sizes = {d: kernel._source.sizes[d] for d in kernel.dims}
+    sizes |= dict.fromkeys(("D", "E"), width)
+    online = running.online(kernel, "bf16", sizes)
+    guessed = list(ampere.schedules(online, "sm_80"))
+    monkeypatch.setattr(ampere, "roomy", lambda s, schedule: True)
+    plain = list(ampere.schedules(online, "sm_80"))
+    assert set(guessed) == set(plain)
+    usual = width == 256 or (name, width) == ("differential", 128)  # smaller tiles come first there
+    assert (guessed == plain) == usual
+
+
 def test_the_emitter_is_chosen_and_named() -> None:
     kernel = tilec.compile(CAUSAL, target="cuda:sm_80")
     double = tilec.compile(CAUSAL.replace("causal", "double"), target="cuda:sm_80")

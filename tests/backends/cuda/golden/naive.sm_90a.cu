@@ -9,10 +9,11 @@ template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {
     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) : "l"(a), "l"(b), "n"(ADD));
 }
 
-DEVICE void wgmma_f16(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-    "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"
-    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+DEVICE void wgmma_f16(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, int add) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+    "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}\n"
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b), "r"(add));
 }
 
 // d += a · bᵀ over STEPS times 16 of the contracted axis; slabs of 64 are SLAB_A and SLAB_B bytes apart
@@ -23,11 +24,11 @@ template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> DEVICE void rows_by
     if (k == 0 && !ADD) wgmma_f16<0>(d, x, y); else wgmma_f16<1>(d, x, y);
   }
 }
-// d += p · v over STEPS times 16 rows of v
-template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v) {
+// d += p · v over STEPS times 16 rows of v; d = p · v if not `add`
+template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v, int add) {
 #pragma unroll
   for (int k = 0; k < STEPS; k++) {
-    wgmma_f16(d, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], v + (u64)((k * 2048) >> 4));
+    wgmma_f16(d, p[4 * k], p[4 * k + 1], p[4 * k + 2], p[4 * k + 3], v + (u64)((k * 2048) >> 4), k ? 1 : add);
   }
 }
 
@@ -40,6 +41,10 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     const int H,
     const int M,
     const int N) {
+  if (threadIdx.x == 32) fetch_map(&k_map);
+  if (threadIdx.x == 32) fetch_map(&v_map);
+  if (threadIdx.x == 32) fetch_map(&q_map);
+  if (threadIdx.x == 32) fetch_map(&O_map);
   extern __shared__ __align__(1024) unsigned char memory[];
   const u32 shared = shared_address(memory);
   const int group = __shfl_sync(FULL, threadIdx.x >> 7, 0);
@@ -205,7 +210,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
       int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // i
       float m[2]; ROWS m[r] = NEG_INF;
       float l[2]; ROWS l[r] = 0.0f;
-      clear(O_1);
+      int adding = 0;   // a tile's first tails replace what is in the accumulators
       int begin_0 = 0, begin_1 = 0;
       group_wait<0>();
       pin(t_1);
@@ -381,8 +386,9 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
         group_fence();
         pin(O_1);
         pin(t_37_packed);
-        weights_by_columns_f16<4>(O_1, t_37_packed, v_columns + (u64)(v_late.stage * 512));   // O_1 += contract(t_30, v, over=j)
+        weights_by_columns_f16<4>(O_1, t_37_packed, v_columns + (u64)(v_late.stage * 512), adding);   // O_1 += contract(t_30, v, over=j)
         group_commit();
+        adding = 1;
         named_arrive(1 + (w + 1 == 4 ? 0 : w + 1), 256);
         group_wait<1>();
         pin(t_1);
@@ -471,8 +477,9 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
         group_fence();
         pin(O_1);
         pin(t_37_packed);
-        weights_by_columns_f16<4>(O_1, t_37_packed, v_columns + (u64)(v_late.stage * 512));   // O_1 += contract(t_30, v, over=j)
+        weights_by_columns_f16<4>(O_1, t_37_packed, v_columns + (u64)(v_late.stage * 512), adding);   // O_1 += contract(t_30, v, over=j)
         group_commit();
+        adding = 1;
         named_arrive(1 + (w + 1 == 4 ? 0 : w + 1), 256);
         group_wait<1>();
         pin(t_1);
@@ -564,8 +571,9 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
       group_fence();
       pin(O_1);
       pin(t_37_packed);
-      weights_by_columns_f16<4>(O_1, t_37_packed, v_columns + (u64)(v_late.stage * 512));   // O_1 += contract(t_30, v, over=j)
+      weights_by_columns_f16<4>(O_1, t_37_packed, v_columns + (u64)(v_late.stage * 512), adding);   // O_1 += contract(t_30, v, over=j)
       group_commit();
+      adding = 1;
       group_fence();
       pin(t_1);
       rows_by_rows_f16<4, 8192, 8192, false>(t_1, q_rows + (u64)((turn & 1) * 2048), k_rows + (u64)(k_ahead.stage * 512));   // t_7 = contract(q, k, over=d)

@@ -132,6 +132,7 @@ inline u32 atomicAdd(u32* p, u32 n) { const u32 old = *p; *p += n; return old; }
 inline u32 shared_address(const void*) { return 0; }
 inline void barrier_init(u32 b, u32 count) { barriers[b] = Barrier{(int)count, (int)count, 0, 0}; }
 inline void in_turn() {}
+inline void fetch_map(const void*) {}
 inline void barriers_ready() {}
 inline void settle_barrier(Barrier& b) { if (b.pending == 0 && b.bytes == 0) { b.phase++; b.pending = b.count; } }
 inline void fail(const char* why) { printf("emulator: %s (thread %d)\n", why, threadIdx.x); fflush(stdout); abort(); }
@@ -264,6 +265,7 @@ inline u16 to_bf16(float x) {
 inline u16 to_f16(float x) { const _Float16 h = (_Float16)x; u16 v; memcpy(&v, &h, 2); return v; }
 inline u32 pack_bf16(float lo, float hi) { return to_bf16(lo) | (u32)to_bf16(hi) << 16; }
 inline u32 pack_f16(float lo, float hi) { return to_f16(lo) | (u32)to_f16(hi) << 16; }
+inline u32 first_bits(int n) { return n >= 32 ? 0xffffffffu : (1u << n) - 1; }
 inline u32 watch(u32 x, u32 y) {
   const auto half = [](u32 a, u32 b) { return to_bf16(bf16_value((u16)b) * 0.f + bf16_value((u16)a)); };
   return half(x & 0xffff, y & 0xffff) | (u32)half(x >> 16, y >> 16) << 16;
@@ -325,10 +327,10 @@ template<class T, int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> inline voi
     });
   }});
 }
-template<class T, int STEPS, int N, int M> inline void weights_by_columns(float (&d)[N], u32 (&p)[M], u64 v) {
+template<class T, int STEPS, int N, int M> inline void weights_by_columns(float (&d)[N], u32 (&p)[M], u64 v, int add) {
   const auto all = meet(groups_meet[my_group()], 128, threadIdx.x % 128, (u64)&d[0], "weights_by_columns");
   const auto weights = meet(groups_meet[my_group()], 128, threadIdx.x % 128, (u64)&p[0], "weights_by_columns");
-  if (threadIdx.x % 128 == 0) groups[my_group()].open.push_back(Product{[all, weights, v] {
+  if (threadIdx.x % 128 == 0) groups[my_group()].open.push_back(Product{[all, weights, v, add] {
     const u32 slab = (u32)(v >> 32), base = (u32)v;
     std::vector<float> x(64 * STEPS * 16), y(STEPS * 16 * 2 * N);
     each_element(STEPS * 16, [&](int t, int e, int row, int column) {
@@ -338,7 +340,7 @@ template<class T, int STEPS, int N, int M> inline void weights_by_columns(float 
     for (int k = 0; k < STEPS * 16; k++) for (int n = 0; n < 2 * N; n++)
       y[k * 2 * N + n] = shared_value<T>(base + (n / 64) * slab + k * 128 + (n % 64) * 2);
     std::vector<float> o(64 * 2 * N);
-    each_element(2 * N, [&](int t, int e, int row, int column) { o[row * 2 * N + column] = ((float*)all[t])[e]; });
+    each_element(2 * N, [&](int t, int e, int row, int column) { o[row * 2 * N + column] = add ? ((float*)all[t])[e] : 0.f; });
     for (int r = 0; r < 64; r++) for (int k = 0; k < STEPS * 16; k++) {
       const float w = x[r * STEPS * 16 + k];
       for (int n = 0; n < 2 * N; n++) o[r * 2 * N + n] += w * y[k * 2 * N + n];
@@ -351,7 +353,7 @@ template<class T, int S, int SA, int SB, int A, int PA, int B, int PB, int N> in
     for (int y = (B < 3 - x ? B : 3 - x) - 1; y >= 0; y--) rows_by_rows<T, S, SA, SB, true>(d, a + x * PA, b + y * PB);
 }
 template<class T, int S, int N, int M> inline void weights_by_columns(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) {
-  for (int y = parts - 1; y >= 0; y--) weights_by_columns<T, S>(d, p, v + y * bytes);
+  for (int y = parts - 1; y >= 0; y--) weights_by_columns<T, S>(d, p, v + y * bytes, 1);
 }
 #define STAGE_UNIT 1
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, SA, SB, A, PA, B, PB>(d, a, b); }
@@ -359,9 +361,9 @@ template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_bf16(flo
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
 template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<bf16, S>(d, p, v, parts, bytes); }
-template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v) { weights_by_columns<bf16, S>(d, p, v); }
+template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v, int add) { weights_by_columns<bf16, S>(d, p, v, add); }
 template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<f16, S>(d, p, v, parts, bytes); }
-template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v) { weights_by_columns<f16, S>(d, p, v); }
+template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v, int add) { weights_by_columns<f16, S>(d, p, v, add); }
 
 // ---- numbers
 

@@ -89,7 +89,7 @@ def completed(
         memory[o.name] = np.full(shape, np.nan if "f" in o.dtype else -77).astype(
             numpy_dtype(o.dtype)
         )
-    buffers = call.buffers(placed, known)
+    buffers = call.Numbers(placed).buffers(known)
     memory |= {n: np.zeros(shape, numpy_dtype(t)) for n, (t, shape) in buffers.items()}
     for n, grid in enumerate(op for op in placed.body if isinstance(op, Grid)):
         if n in fitting:

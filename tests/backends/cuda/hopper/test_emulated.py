@@ -385,6 +385,22 @@ def test_labels(name: str, columns: int, n: int) -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
+def test_a_document_that_begins_within_a_window_needs_no_exact_arm() -> None:
+    sizes = {"B": 1, "H": 1, "N": 128, "D": 16, "E": 16}
+    kernel, arrays = prepared("document", "bf16", sizes)
+    arrays["doc"] = (np.arange(128, dtype=arrays["doc"].dtype) + 4)[None] // 16
+    placed, sources = running.tiles(kernel, "bf16", sizes, columns=128)
+    ((n, source),) = sources.items()
+    exact = re.compile(r"\} else \{\n(?=.*maxnum)")
+    assert len(exact.findall(source.text)) > 2
+    watched = exact.sub('} else { race = "an exact arm";\n', source.text)
+
+    def launch(_: int, memory: Mapping[str, np.ndarray], known: Mapping[str, Any]) -> None:
+        emulator.run(dataclasses.replace(source, text=watched), memory, known, processors=1)
+
+    running.completed(placed, [n], launch, arrays, sizes)
+
+
 def test_labels_that_are_never_given_back_are_noticed() -> None:
     kernel, arrays = labelled("a short bias", 200)
     sizes = {"B": 2, "H": 2, "N": 200, "D": 16, "E": 16}

@@ -1,0 +1,418 @@
+"""The figures of a program along its pipeline, and the tables that show them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from tilec.cli import options
+from tilec.errors import ArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from tilec.backends.reference.interpreter import Outcome
+    from tilec.ceilings import Ceilings
+    from tilec.dtypes import DType
+    from tilec.ir import Kernel as IR
+    from tilec.ir import Value
+    from tilec.kernel import Kernel
+    from tilec.roofline import Bound, Stage
+    from tilec.scalar import Number
+    from tilec.tuning.store import Winner
+
+Fact = dict[str, Any]
+Line = tuple[str, ...] | str
+HEADS = ("matrix", "other", "special")
+UNFUSED, FUSED = "contract", "online"
+"""After these passes the program is one kernel per op, and as few kernels as there are groups."""
+RUNNABLE = 2 << 30
+"""Bytes of the largest value up to which `--measure` runs an IR in the interpreter."""
+COUNTABLE = 20_000_000_000
+"""Operations up to which it does."""
+
+
+class Report:
+    """The figures of a program along its pipeline."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        element: DType,
+        sizes: dict[str, int],
+        scalars: dict[str, Number],
+        roof: Ceilings,
+        schedule: Mapping[str, object] | None,
+        tuned: Winner | None,
+    ) -> None:
+        """`schedule`: the fields that are asked for; None where the tiles were chosen. `tuned`: whose choice both are."""
+        from tilec import least
+        from tilec.roofline import lengths
+
+        self.kernel, self.roof, self.tuned = kernel, roof, tuned
+        self.element: DType = element
+        self.sizes, self.scalars = sizes, scalars
+        self.env: dict[str, Number] = {**sizes, **scalars}
+        self.steps = dict(kernel.stages(dtype=element, sizes=sizes))
+        self.arrays = kernel.deciding(self.steps.values(), element, sizes)
+        self.kept = least.work(self.steps[FUSED], sizes, scalars, self.arrays)
+        self.all = [self.stage(name, ir) for name, ir in self.steps.items()]
+        self.twice = {**sizes, **{d: 2 * sizes[d] for d in lengths(self.steps[self.all[-1].name])}}
+        self.memory = None if schedule is None else self._memory(schedule)
+        self.counted: dict[str, dict[str, Any]] = {}
+        self.hardware: dict[str, Any] | None = None
+
+    @property
+    def title(self) -> str:
+        """The kernel and its sizes."""
+        (name, *_), env = (k.name for k in self.steps.values()), self.env
+        return f"{name}({', '.join(f'{n}={x:g}' for n, x in env.items())})"
+
+    def stage(self, name: str, ir: IR) -> Stage:
+        """The figures after a pass."""
+        from tilec import roofline
+        from tilec.traffic import budget
+
+        stated = budget(ir, self.sizes, self.scalars, self.arrays)
+        return roofline.stage(name, ir, stated, self.env, self.roof, self.kept)
+
+    @property
+    def bound(self) -> Bound:
+        """What no schedule beats."""
+        from tilec.roofline import bound
+
+        return bound(self.all[0].compulsory, 0, self.kept, self.roof)
+
+    def _memory(self, schedule: Mapping[str, object]) -> int | None:
+        """The bytes that the tiles move to and from memory, where it is known what they find in the last cache."""
+        from tilec import backend
+        from tilec.traffic import budget
+
+        *_, (name, tiles) = self.steps.items()
+        if name == FUSED:
+            return None
+        stated = budget(tiles, self.sizes, self.scalars, self.arrays)
+        before = (self.steps[FUSED], self.sizes)
+        target = self.kernel.target or "cpu"
+        return backend.memory_bytes(before, target, schedule, stated, self.env, self.roof)
+
+    @property
+    def forms(self) -> dict[str, Stage]:
+        """The program one op at a time, fused, and in tiles."""
+        names = {UNFUSED: "one op at a time", FUSED: "fused"}
+        names.setdefault(self.all[-1].name, "tuned" if self.tuned else "in tiles")
+        return {names[s.name]: s for s in self.all if s.name in names}
+
+    # ---- counting
+
+    def count(self) -> None:
+        """Runs each IR in the interpreter, as far as its values fit memory, and keeps what it counted."""
+        from tilec.backends.reference.interpreter import run
+
+        skipped = {s.name: self._too_large(s) for s in self.all}
+        some = any(not why for why in skipped.values())
+        arrays = self.kernel.sample(dtype=self.element, **self.sizes) if some else {}
+        for s in self.all:
+            if skipped[s.name]:
+                self.counted[s.name] = {"skipped": skipped[s.name]}
+                continue
+            got = run(self.steps[s.name], arrays, self.scalars)
+            self.counted[s.name] = _comparison(s, got, _is_relaxed(self.steps[s.name]))
+
+    def _too_large(self, s: Stage) -> str:
+        """Why an IR is not run in the interpreter; nothing where it is."""
+        most = self._widest(self.steps[s.name])
+        if most > RUNNABLE:
+            return f"a value of {most:,} bytes"
+        return f"{s.operations:,} operations" if s.operations > COUNTABLE else ""
+
+    def ask_hardware(self, file: str, tile: dict[str, int], schedule: options.Strings) -> None:
+        """Has the GPU count the bytes of a call, if the target is one that is here."""
+        from tilec.ceilings import gpu
+
+        target = self.kernel.target or "cpu"
+        if not target.startswith("cuda"):
+            return
+        if gpu(target) is None:
+            self.hardware = {"refused": "hardware counters: there is no such GPU here"}
+            return
+        from tilec.backends.cuda.counters import Call, count
+
+        path, name = options.split(file)
+        fields: dict[str, object] = {**options.pairs("--schedule", schedule)}
+        call = Call(path, name, target, self.element, self.sizes, self.scalars, tile, fields)
+        try:
+            self.hardware = asdict(count(call))
+        except UnsupportedError as e:
+            self.hardware = {"refused": str(e)}
+
+    def _widest(self, ir: IR) -> int:
+        """Bytes of the largest array that the interpreter makes of an IR; products that are summed at once are none."""
+        from tilec.backends.reference.machine import product_terms
+        from tilec.roofline import size
+
+        lazy = product_terms(ir)
+        values = [v.type for n, v in ir.values.items() if n not in lazy]
+        return max((2 * size(ir, t, self.env) for t in values), default=0)
+
+    # ---- the comparison
+
+    def compared(self) -> dict[str, Fact]:
+        """The program one op at a time, fused, and in tiles: bytes, their growth, the largest score value, the bound."""
+        from tilec.roofline import growth, largest
+
+        out: dict[str, Fact] = {}
+        for s in self.forms.values():
+            ir = self.steps[s.name]
+            found = largest(ir, self.env)
+            more = self._moved(ir, self.twice) if self.twice != self.sizes else None
+            out[s.name] = {
+                "moved": s.moved,
+                "growth": None if more is None else growth(s.moved, more),
+                "intensity": s.operations / max(s.moved, 1),
+                "largest": None if found is None else _value(ir, *found),
+                "holds": s.bound.holds,
+                "least_seconds": s.bound.least,
+            }
+        return out
+
+    def _moved(self, ir: IR, sizes: dict[str, int]) -> int:
+        from tilec.traffic import budget
+
+        arrays = self.kernel.deciding([ir], self.element, sizes)
+        return budget(ir, sizes, self.scalars, arrays).total
+
+    # ---- showing
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        return {
+            "kernel": next(iter(self.steps.values())).name,
+            "sizes": self.sizes,
+            "scalars": self.scalars,
+            "ceilings": asdict(self.roof),
+            "schedule": None if self.tuned is None else str(self.tuned.choice),
+            "shipped": self.tuned is not None and self.tuned.shipped,
+            "compulsory": self.all[0].compulsory,
+            "least": {
+                "work": self.kept,
+                "bound": {"holds": self.bound.holds, "seconds": dict(self.bound.seconds)},
+            },
+            "expected_from_memory": self.memory,
+            "stages": [self._fact(s) for s in self.all],
+            "compared": self.compared(),
+            **({"hardware": self.hardware} if self.hardware is not None else {}),
+        }
+
+    def _fact(self, s: Stage) -> dict[str, Any]:
+        more = {"counted": self.counted[s.name]} if s.name in self.counted else {}
+        return {
+            "after": s.name,
+            "read": s.read,
+            "written": s.written,
+            "work": dict(s.work),
+            "bound": {"holds": s.bound.holds, "seconds": dict(s.bound.seconds)},
+            "ops": [asdict(r) for r in s.rows],
+            **more,
+        }
+
+    def print(self, after: str | None, ops: bool) -> None:
+        """The tables, as text."""
+        names = list(self.steps)
+        if after is not None and after not in names:
+            raise ArgumentError(
+                f"--after: {after!r} is not in this pipeline{options.nearest(after, names)}"
+            )
+        lines = [
+            self.title,
+            *_choice(self.tuned),
+            *_roofs(self.roof),
+            "",
+            *self._stages(),
+            "",
+            *self._comparison(),
+        ]
+        if after is not None or ops:
+            chosen = next(s for s in self.all if s.name == (after or names[-1]))
+            lines += ["", f"by op, after {chosen.name}", *_ops(chosen)]
+        print("\n".join(lines))
+
+    def _stages(self) -> Iterator[str]:
+        rows: list[Line] = [
+            ("after", "bytes read", "written", "total", *HEADS, "at least", "bound")
+        ]
+        for s in self.all:
+            sums = *_sums(s.read, s.written), *_operations(s.work)
+            rows.append((s.name, *sums, duration(s.bound.least), s.bound.holds))
+            if s.name in self.counted:
+                rows.append(_count(self.counted[s.name]))
+        yield from aligned(rows, last=True)
+        must = self.all[0].compulsory
+        yield f"compulsory  {must:,} bytes: each input once, each output once"
+        yield (
+            f"least       {self.kept['matrix']:,} matrix, {self.kept['fma']:,} other, {self.kept['special']:,} special "
+            f"operations in any tiles: {duration(self.bound.least)} at least, held by {self.bound.holds}"
+        )
+        if self.memory is not None:
+            yield (
+                f"expected    {self.memory:,} bytes to and from memory, {self.memory / max(1, must):.3f} of the compulsory "
+                "ones: the rest is in the last cache"
+            )
+        if self.hardware is not None:
+            yield from _hardware(self.hardware, must, self.memory, self.all[-1].moved)
+
+    def _comparison(self) -> Iterator[str]:
+        found = self.compared()
+        yield f"{'':18}" + "".join(f"{c:>28}" for c in self.forms)
+        for name, cell in CELLS.items():
+            yield f"{name:18}" + "".join(f"{cell(f):>28}" for f in found.values())
+
+
+def _comparison(s: Stage, got: Outcome, relaxed: bool) -> Fact:
+    """What a run counted, and whether it is what was stated. How often a stale reference is good enough depends on data:
+    where one may be stale, the operations are stated as if it always were."""
+    work = {u: got.work.total(u) for u in got.work.ops}
+    same = (got.traffic.read, got.traffic.written) == (s.read, s.written)
+    return {
+        "read": got.traffic.read,
+        "written": got.traffic.written,
+        "work": work,
+        "equal": same and (relaxed or work == s.work),
+        "operations_equal": work == s.work,
+    }
+
+
+def _is_relaxed(ir: IR) -> bool:
+    from tilec.ir import If, walk
+
+    return any(isinstance(op, If) and op.relaxed for op in walk(ir.body))
+
+
+def _value(ir: IR, v: Value, size: int) -> dict[str, Any]:
+    """The largest product: its axes, its bytes, and where it is."""
+    axes = ", ".join(
+        a if n is None else f"{a}:{n}" for a, n in zip(v.type.axes, v.type.tile, strict=True)
+    )
+    whole = any(v in op.results for op in ir.body)
+    place = "in HBM" if whole else "on chip, a tile at a time"
+    return {"value": f"{v.name}[{axes}]", "bytes": size, "place": place}
+
+
+def _choice(tuned: Winner | None) -> Iterator[str]:
+    if tuned is not None:
+        how = "shipped" if tuned.shipped else "tuned"
+        yield f"schedule {tuned.choice} ({how}; --tile overrides it)"
+
+
+def _roofs(roof: Ceilings) -> Iterator[str]:
+    yield f"on {roof.machine} ({roof.origin})"
+    yield (
+        f"roofs: memory {rate(roof.memory)}B/s, last cache {rate(roof.cache)}B/s; per second {rate(roof.matrix)} matrix, "
+        f"{rate(roof.fma)} other, {rate(roof.special)} special operations"
+        + ("; one unit does all" if roof.shared else "")
+    )
+
+
+def _ops(s: Stage) -> Iterator[str]:
+    rows: list[Line] = [("op", "compulsory", "read", "written", *HEADS)]
+    for r in s.rows:
+        moved = f"{r.compulsory:,}", f"{r.read:,}", f"{r.written:,}"
+        rows.append((r.op, *moved, *_operations(r.work)))
+    return aligned(rows)
+
+
+def _count(counted: Mapping[str, Any]) -> Line:
+    if "skipped" in counted:
+        return f"  counted   not run: {counted['skipped']} is too much for the interpreter; give smaller sizes (--size)"
+    verdict = "equal" if counted["operations_equal"] else "in bytes"
+    verdict = verdict if counted["equal"] else "DIFFERENT"
+    sums = *_sums(counted["read"], counted["written"]), *_operations(counted["work"])
+    return ("  counted", *sums, verdict, "")
+
+
+def _sums(read: int, written: int) -> tuple[str, str, str]:
+    return f"{read:,}", f"{written:,}", f"{read + written:,}"
+
+
+def _operations(work: Mapping[Any, int]) -> tuple[str, ...]:
+    return tuple(f"{work[u]:,}" for u in ("matrix", "fma", "special"))
+
+
+def aligned(rows: Sequence[Line], last: bool = False) -> Iterator[str]:
+    """A table whose columns are as wide as what they hold: the first to the left, the others to the right, also the `last`
+    unless it is text. A row that is one text stands as it is."""
+    cells = [r for r in rows if not isinstance(r, str)]
+    first, *wide = (max(map(len, column)) for column in zip(*cells, strict=True))
+    if last:
+        wide.pop()
+    for r in rows:
+        if isinstance(r, str):
+            yield r
+            continue
+        numbers = "".join(f" {x:>{n}}" for x, n in zip(r[1:], wide, strict=False))
+        yield f"{r[0]:{first}}{numbers}{'  ' + r[-1] if last else ''}".rstrip()
+
+
+def rate(x: float) -> str:
+    """A rate with its prefix: `8.7 G`."""
+    power = min(4, max(0, int(math.log10(x) // 3))) if x > 0 else 0
+    return f"{x / 1000**power:.3g} {('', 'k', 'M', 'G', 'T')[power]}"
+
+
+def duration(t: float) -> str:
+    """A time with its unit."""
+    if t < 1e-3:
+        return f"{t * 1e6:.3g} µs"
+    return f"{t * 1e3:.3g} ms" if t < 1 else f"{t:.3g} s"
+
+
+def _hardware(
+    h: Mapping[str, Any], compulsory: int, expected: int | None, moved: int
+) -> Iterator[str]:
+    """What the hardware counted, beside what is stated."""
+    if "refused" in h:
+        yield str(h["refused"])
+        return
+    memory, cache = h["read"] + h["written"], h["cache_read"] + h["cache_written"]
+    beside = f", {memory / expected:.3f} of the expected ones" if expected else ""
+    yield (
+        f"memory      {h['read']:,} bytes read, {h['written']:,} written, as the GPU counts: "
+        f"{memory / max(1, compulsory):.3f} of the compulsory ones{beside}"
+    )
+    yield (
+        f"L2 cache    {h['cache_read']:,} bytes read, {h['cache_written']:,} written: "
+        f"{cache / max(1, moved):.3f} of those that the tiles load and store"
+    )
+
+
+def _largest(part: str) -> Callable[[Fact], str]:
+    """What is known of the largest product."""
+
+    def cell(f: Fact) -> str:
+        if f["largest"] is None:
+            return "-"
+        x = f["largest"][part]
+        return f"{x:,} bytes" if isinstance(x, int) else str(x)
+
+    return cell
+
+
+def _growth(f: Fact) -> str:
+    return "-" if f["growth"] is None else f"N^{f['growth']:.2f}"
+
+
+def _text(part: str) -> Callable[[Fact], str]:
+    return lambda f: str(f[part])
+
+
+CELLS: dict[str, Callable[[Fact], str]] = {
+    "bytes": lambda f: f"{f['moved']:,}",
+    "grow with length": _growth,
+    "operations/byte": lambda f: f"{f['intensity']:.1f}",
+    "largest product": _largest("value"),
+    "  it takes": _largest("bytes"),
+    "  it lives": _largest("place"),
+    "bottleneck": _text("holds"),
+    "at least": lambda f: duration(f["least_seconds"]),
+}
+"""The rows of the comparison."""
