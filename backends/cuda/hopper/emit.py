@@ -43,7 +43,7 @@ from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.dataflow import names_in
-from tilec.ir import Map, operands, walk
+from tilec.ir import Load, Map, operands, walk
 
 
 def emit(plan: Plan) -> Source:
@@ -100,10 +100,14 @@ class _Kernel(Loading):
         """Whether a tile begins with zeros in its accumulators, or its first tails replace what is there. Zeros cost nothing
         that can be seen where a window takes long, and the compiler then finds registers for its values."""
         ops = [op for b in self.s.blocks for op in walk(b.middle) if isinstance(op, Map)]
-        return self.s.precise or any(
+        heavy = any(
             op.fn in HEAVY and op.result.type.dtype == "f32" and len(op.result.type.axes) == 2
             for op in ops
         )
+        gated = any(
+            isinstance(op, Load) and len(op.result.type.axes) == 2 for op in self.s.epilogue
+        )
+        return self.s.precise or heavy or gated
 
     def fetch_maps(self) -> None:
         """Asks for the tensor maps at once, while another warp sets up the barriers."""
