@@ -10,9 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.ir as llvm
-
-from tilec.backends.cpu.arithmetic import PLACES
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.context import COUNTER, MISSED, TASKS, Context
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
@@ -60,9 +58,7 @@ def _uncollected() -> Generator[None]:
 
 
 def _lower(kernel: Kernel, machine: Machine, way: str, placed: bool) -> Module:
-    module = llvm.Module(name=kernel.name)
-    if placed:
-        module.add_named_metadata(PLACES, ["from"])
+    module = ir.Module(kernel.name, placed)
     context, facts = Context(kernel), Facts(kernel)
     grids = [op for op in kernel.body if isinstance(op, Grid)]
     found = tuple(ways(grid, facts.modes(grid), machine.lanes) for grid in grids)
