@@ -1,8 +1,5 @@
 """Arithmetic on LLVM values: what `Emit` does without memory, calls or control flow."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false
-
 from __future__ import annotations
 
 import contextlib

@@ -3,8 +3,6 @@
 Every figure is the best of a few runs on all threads that a kernel would use at once.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import ctypes

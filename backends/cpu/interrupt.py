@@ -5,8 +5,6 @@ runs, a handler of our own stands before it, which moves the counter of the task
 Python's. What was not begun is known and can be done later, where Python's handler lets the program go on.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import signal

@@ -1,7 +1,5 @@
 """From tile IR to LLVM IR: a worker function per grid, which takes tasks until none are left."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import gc

@@ -10,8 +10,6 @@ are started at the first call that wants them and again in the child of a fork. 
 missing (outside Linux) there is one thread.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import atexit

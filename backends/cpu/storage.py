@@ -5,8 +5,6 @@ NumPy with ml_dtypes does elsewhere: f16, bf16 and f8e5m2 overflow to infinity, 
 integers wrap.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 from dataclasses import dataclass

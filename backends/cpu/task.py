@@ -4,8 +4,6 @@ Straight-line ops run as planned by `plan`; `for` and `if` become loops and bran
 carry lies in scratch, in tiles that are updated in place where nobody needs the old value any more.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 from collections import Counter

@@ -4,9 +4,6 @@ A *kind* is the element type of a value in arithmetic: `f32`, `f64`, `i32`, `i64
 memory.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportUntypedBaseClass=false
-
 from __future__ import annotations
 
 import ctypes

@@ -9,9 +9,6 @@ Arithmetic is in `backends.cpu.arithmetic`; conversions between storage types an
 language's functions in `backends.cpu.math`.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
