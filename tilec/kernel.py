@@ -25,6 +25,7 @@ from tilec.repeat import Look, Ready, Repeats
 from tilec.results import Maker, Result, given, makers
 from tilec.scalar import Number, Scalar
 from tilec.source import Source
+from tilec.uncollected import uncollected
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
@@ -262,6 +263,7 @@ class Kernel:
             self._plans[key] = plan
         return plan
 
+    @uncollected()
     def _new_plan(
         self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
     ) -> Plan:

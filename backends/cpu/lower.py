@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +13,7 @@ from tilec.backends.cpu.task import Task
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
 from tilec.backends.cpu.ways import EXACT, FEW, USUAL, is_narrow, ways
 from tilec.ir import Grid, Kernel
+from tilec.uncollected import uncollected
 
 TASK = (POINTER, POINTER, KINDS["i64"])
 """The arguments of a task: the context, scratch memory and the number of the task."""
@@ -39,20 +37,8 @@ def lower(kernel: Kernel, machine: Machine, way: str = USUAL, placed: bool = Fal
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
-    with _uncollected():
+    with uncollected():
         return _lower(kernel, machine, way, placed)
-
-
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Nothing is garbage before the code is complete, and looking for some takes as long as making it."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _lower(kernel: Kernel, machine: Machine, way: str, placed: bool) -> Module:
