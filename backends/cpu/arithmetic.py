@@ -56,11 +56,14 @@ class Arithmetic:
 
     def match(self, *xs: Value) -> list[Value]:
         """Operands of one type: that of the first vector among them, else of the first value."""
-        values = [x for x in xs if is_value(x)]
-        reference = next((x for x in values if lanes_of(x)), values[0] if values else None)
+        reference: ir.Value | None = None
+        for x in xs:
+            if is_value(x) and (reference is None or (x.type.count and not reference.type.count)):
+                reference = x
         if reference is None:
             raise TypeError(f"no LLVM value among {xs}")
-        return [self.like(x, reference) for x in xs]
+        t = reference.type
+        return [x if is_value(x) and x.type is t else self.like(x, reference) for x in xs]
 
     def index(self, x: Value) -> Value:
         """An i64 scalar from an i64 value or an int."""

@@ -93,19 +93,19 @@ class Phi(Value):
 class Block:
     """A basic block: its instructions, and what ends it."""
 
-    __slots__ = ("end", "function", "lines", "name")
+    __slots__ = ("end", "function", "lines", "name", "word")
 
-    def __init__(self, function: Function, name: str) -> None:
-        self.function, self.name = function, name
+    def __init__(self, function: Function, name: str, word: str) -> None:
+        self.function, self.name, self.word = function, name, word
         self.lines: list[str | Phi] = []
         self.end = ""
 
     def text(self) -> str:
-        """Its lines."""
+        """Its instructions."""
         if not self.end:
             raise CompilerBug(f"a block of {self.function.name} does not end: {self.name}")
         lines = [x if isinstance(x, str) else x.line() for x in self.lines]
-        return "\n".join([f"{self.name}:", *lines, self.end])
+        return "\n".join([*lines, self.end])
 
 
 class Function(Value):
@@ -119,20 +119,30 @@ class Function(Value):
         self.linkage = ""
         self.blocks: list[Block] = []
         self._names: dict[str, int] = {}
-        self._values = 0
+        self._types: list[Type] = []
         module.globals[name] = self
 
     def append_basic_block(self, name: str) -> Block:
         """A new last block; a name that is taken gets a number."""
         n = self._names[name] = self._names.get(name, -1) + 1
-        block = Block(self, f"{name}.{n}" if n else name)
+        block = Block(self, f"{name}.{n}" if n else name, name)
         self.blocks.append(block)
         return block
 
-    def fresh(self) -> str:
+    def fresh(self, t: Type) -> str:
         """A reference for a new value."""
-        self._values += 1
-        return f"%v{self._values}"
+        self._types.append(t)
+        return f"%v{len(self._types) - 1}"
+
+    def argument(self, t: Type) -> str:
+        """A reference for another argument."""
+        self.args.append(Value(t, f"%a{len(self.args)}"))
+        return self.args[-1].ref
+
+    def type_of(self, ref: str) -> Type:
+        """The type of an argument or a value."""
+        n = int(ref[2:])
+        return self.args[n].type if ref[1] == "a" else self._types[n]
 
     def text(self) -> str:
         """Its definition, or its declaration."""
@@ -140,10 +150,14 @@ class Function(Value):
             arguments = ", ".join(x.type.text for x in self.args)
             return f"declare {self.result} {self.ref}({arguments})"
         head = " ".join(x for x in ("define", self.linkage, self.result.text) if x)
-        arguments = ", ".join(map(str, self.args))
         attributes = " ".join(sorted(self.attributes))
-        body = "\n".join(b.text() for b in self.blocks)
-        return f"{head} {self.ref}({arguments}) {attributes}\n{{\n{body}\n}}"
+        return f"{head} {self.ref}{self.body(attributes)}"
+
+    def body(self, attributes: str = "") -> str:
+        """All of its definition but its name and what it gives."""
+        arguments = ", ".join(map(str, self.args))
+        body = "\n".join(f"{b.name}:\n{b.text()}" for b in self.blocks)
+        return f"({arguments}) {attributes}\n{{\n{body}\n}}"
 
 
 class Global(Value):
@@ -172,6 +186,14 @@ class Module:
         self.name, self.placed = name, placed
         self.globals: dict[str, Function | Global] = {}
         self.places: dict[str, int] = {}
+        self.parts: dict[str, Function] = {}
+
+    def part(self, found: Function, body: str) -> Function:
+        """A new function, or an earlier one with this body."""
+        known = self.parts.setdefault(body, found)
+        if known is not found:
+            del self.globals[found.name]
+        return known
 
     def function(self, name: str) -> Function:
         """The function of this name, which exists."""
@@ -249,7 +271,7 @@ class Builder:
 
     def value(self, t: Type, text: str) -> Value:
         """The value of an instruction."""
-        ref = self.block.function.fresh()
+        ref = self.block.function.fresh(t)
         self.block.lines.append(f"  {ref} = {text}{self._place}")
         return Value(t, ref)
 
@@ -371,7 +393,7 @@ class Builder:
 
     def phi(self, t: Type) -> Phi:
         """A value that depends on where control came from."""
-        found = Phi(t, self.block.function.fresh(), self._place)
+        found = Phi(t, self.block.function.fresh(t), self._place)
         self.block.lines.append(found)
         return found
 
