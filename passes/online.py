@@ -26,10 +26,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tilec.builder import Builder
 from tilec.dataflow import definitions, forward, names_in
 from tilec.dtypes import DType, kind
 from tilec.ir import (
-    Builder,
     Contract,
     For,
     Group,
@@ -40,12 +40,12 @@ from tilec.ir import (
     Type,
     Value,
     Yield,
-    fresh,
     operands,
     walk,
 )
 from tilec.passes.expand import LIMITS
 from tilec.passes.factor import Context, Expr, NotFactored, Phi, Term, factor
+from tilec.renaming import fresh
 
 Reduction = Reduce | Contract
 COMBINE = {"max": "max", "maxnum": "max", "min": "min", "any": "or", "all": "and"}

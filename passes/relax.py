@@ -21,11 +21,11 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tilec.builder import Builder
 from tilec.dataflow import definitions, depends_on, forward, names_in, uses
 from tilec.ir import (
     ABSENT,
     Body,
-    Builder,
     Cast,
     Contract,
     For,
@@ -41,11 +41,10 @@ from tilec.ir import (
     Value,
     Yield,
     defined,
-    fresh,
     operands,
-    substitute,
     walk,
 )
+from tilec.renaming import fresh, substitute
 
 LIMIT = 1024.0
 """How large the sum of a row's terms may be under a stale reference: far from overflow in f16 and f32."""

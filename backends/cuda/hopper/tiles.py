@@ -27,10 +27,10 @@ from tilec.ir import (
     Op,
     Operand,
     Type,
-    fresh,
     operands,
     walk,
 )
+from tilec.renaming import fresh
 from tilec.scalar import Scalar
 
 PARTS = 3
