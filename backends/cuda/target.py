@@ -177,7 +177,7 @@ class Whole:
 
 def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | None:
     """The tiles of a fast emitter with no axis in pieces; None where no grid fits it."""
-    from tilec.backends.cuda.hopper.structure import Refused
+    from tilec.backends.cuda.fast import Refused
     from tilec.passes.split import pieces
 
     try:
@@ -195,7 +195,7 @@ def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Cod
     Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
     one whose plan does. Where smaller tiles do not help, it gives up.
     """
-    from tilec.backends.cuda.hopper.structure import Refused
+    from tilec.backends.cuda.fast import Refused
 
     reason = ""
     spilled: list[int] = []

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.span import Span
-from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dtypes import DType, kind
 from tilec.ir import Absent, Operand
 
