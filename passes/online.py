@@ -386,11 +386,6 @@ class _Emitter:
     def _at(self, depth: int) -> None:
         self.b.ops = self.regions[depth]
 
-    def _depth(self, x: Operand) -> int:
-        """The region that an operand lives in: that of its innermost streamed axis."""
-        axes = self.b.type_of(x).axes
-        return max((k + 1 for k, a in enumerate(self.loop.axes) if a in axes), default=0)
-
     def _element(self, x: Operand) -> Operand:
         """A value that does not depend on the states, copied into the loop, or made before it."""
         b = self.b

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tilec import phrases, syntax
 from tilec.errors import Diagnostic, SourceError, Span
@@ -42,11 +41,6 @@ def parse(text: str, file: str = "<text>") -> Program:
         message = f"this program has {len(text)} characters; the most is {LONGEST}"
         return Program(text, file, diagnostics=(Diagnostic(span, message),))
     return _File(text, file).read()
-
-
-def read_file(path: Path) -> str:
-    """The text of a file. Raises SourceError where it is not UTF-8."""
-    return decode(path.read_bytes(), str(path))
 
 
 def decode(data: bytes, file: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tilec import choices
 from tilec.dtypes import DType
-from tilec.errors import ArgumentError, Diagnostic, SourceError, Span
+from tilec.errors import ArgumentError, Span
 from tilec.ir import Kernel
 from tilec.syntax import Def, Index, KernelDef, Let, Program, walk
 
@@ -132,15 +132,10 @@ def _checked(text: str, file: str) -> tuple[Program, Assumed]:
 
 def read(file: str) -> str:
     """The text of a program's file. Raises ArgumentError where it cannot be read, SourceError where it is not UTF-8."""
+    from tilec.parse import decode
+
     try:
         data = Path(file).read_bytes()
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as e:
-        text = data.decode("latin-1")
-        line, column = text.count("\n", 0, e.start) + 1, e.start - text.rfind("\n", 0, e.start)
-        span = Span(file, line, column, line, column + 1)
-        hint = "save the file as UTF-8"
-        raise SourceError([Diagnostic(span, "this byte is not UTF-8", hint)], text) from e
+    return decode(data, file).replace("\r\n", "\n")
