@@ -31,6 +31,8 @@ _WORDS = {
 }
 _TOP = ("kernel", "sizes", "sample")
 _INSIDE = ("axis", "assertion", "let")
+_FUNCTION = re.compile(r"\s*(\w+\s*\([\w\s,]*\))\s*=(?!=)")
+"""A function without its `def`."""
 _FIRST = re.compile(r"[\s\ufeff]*([A-Za-z_][A-Za-z_0-9]*)[ \t]*(\S?\S?)")
 
 
@@ -320,5 +322,7 @@ def _no_statement(word: str, after: str, text: str) -> tuple[str, str | None]:
         return unexpected_character(odd)
     if after[:1] == ":" and "=" in text:
         return "a value is declared without a type", f"write {word} = EXPR; f32(…) converts"
+    if shape := _FUNCTION.match(text):
+        return "a function is defined by a def line", f"write def {shape.group(1).strip()} = EXPR"
     hint = near(word, list(_WORDS)) if after[:1].isalnum() or after[:1] == "_" else None
     return "this line is no statement", hint or "write NAME = EXPR"

@@ -141,7 +141,7 @@ class Signature:
                 message = f"the dimension '{n.name}' never stands alone, so no argument says how large it is"
                 hint = (
                     near(n.name, self.names.dims)
-                    or f"declare some tensor with {n.name} as a dimension of its own"
+                    or f"declare some tensor with {n.name} as a dimension of its own, or give this one a plain name"
                 )
                 self.report(n.span, message, hint)
                 return 1
