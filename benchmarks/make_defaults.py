@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+FILE = ROOT / "tilec" / "tuning" / "shipped.json"
 GAIN = 1.03
 """How many times faster than the rule's schedule another must be, in each of two searches."""
 LEAST = 12.0
@@ -270,6 +271,55 @@ def search(a: argparse.Namespace) -> None:
         print(f"# {n} {case}, {time.monotonic() - start:.0f} s: {said(row)}", flush=True)
 
 
+# ---- shipping
+
+
+def merged(files: list[str]) -> None:
+    """Puts what searches found into the file that is shipped."""
+    from tilec.tuning import shipped
+
+    old = json.loads(FILE.read_text(encoding="utf-8"))["entries"]
+    lines = [x for f in files for x in Path(f).read_text(encoding="utf-8").splitlines()]
+    entries = {which(e): e for e in [*old, *(entry(json.loads(x)) for x in lines)]}
+    found = [e for _, e in sorted(entries.items())]
+    for e in found:
+        shipped.entry(e)
+    text = json.dumps({"format": shipped.FORMAT, "entries": found}, indent=1)
+    FILE.write_text(text + "\n", encoding="utf-8")
+    print(f"{len(found)} entries, {sum(e['gain'] > 1 for e in found)} of them faster than the rule's")
+
+
+def which(e: dict[str, Any]) -> tuple[str, ...]:
+    """What tells an entry from others."""
+    sizes = ",".join(f"{d}={x}" for d, x in e["sizes"].items() if d not in e["free"])
+    return e["target"], e["example"], e["dtype"], sizes
+
+
+def entry(row: dict[str, Any]) -> dict[str, Any]:
+    """A search as an entry of the file."""
+    import tilec
+    from tilec.tuning import shipped
+
+    kernel = tilec.load(ROOT / "examples" / f"{row['example']}.tile", target="reference")
+    *_, (_, ir) = kernel.stages(dtype=row["dtype"], sizes=row["sizes"])
+    rule, won = row["rule"], row["gain"] > GAIN
+    best = {n: rule[n] | row["best"][n] for n in rule}
+    times = [(c["seconds"], c["choice"]) for c in row["candidates"] if c["seconds"]]
+    chosen = {**row["best"]["tile"], **row["best"]["schedule"]} if won else {}
+    kept = ("example", "dtype", "sizes", "free", "target", "machine", "date", "command", "compiler")
+    return {n: row[n] for n in kept} | {
+        "program": shipped.program(ir),
+        "dims": ir.dims,
+        "axes": tuple(ir.extents),
+        "choice": best if won else rule,
+        "rule": rule,
+        "seconds": next(t for t, c in times if c == chosen),
+        "gain": row["gain"] if won else 1.0,
+        "tried": len(times),
+        "complete": row["complete"],
+    }
+
+
 def main() -> None:
     """Searches, or writes the file that is shipped."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -282,7 +332,10 @@ def main() -> None:
     p.add_argument("--out", default=os.path.join(os.environ.get("OUT", "."), "defaults.jsonl"))
     p.add_argument("--merge", nargs="+", metavar="FILE")
     a = p.parse_args()
-    search(a)
+    if a.merge:
+        merged(a.merge)
+    else:
+        search(a)
 
 
 if __name__ == "__main__":
