@@ -3,9 +3,9 @@
     python benchmarks/make_defaults.py [--target cuda] [--seconds 190] [--budget 16] [--only causal] [--out defaults.jsonl]
     python benchmarks/make_defaults.py --merge defaults.jsonl
 
-The first writes a line of JSON per problem, at once: what the rule chooses, written out, and the time of every candidate. The
-second puts these into `tilec/tuning/shipped.json`, in place of earlier entries of the same problems: the schedule that beats the
-rule's by GAIN, twice, or the rule's.
+The first writes a line of JSON per problem, at once: what the rule chooses, written out, and the time of every candidate.
+The second puts these into `tilec/tuning/shipped.json`, in place of earlier entries of the same problems: the schedule that
+beats the rule's by GAIN, twice, or the rule's.
 """
 
 from __future__ import annotations
@@ -110,7 +110,9 @@ def drawn(kernel: Any, case: Case) -> dict[str, Any]:
     a search."""
     import numpy
 
-    one = {d: 1 if d in case.free and "page" not in kernel.text else x for d, x in case.sizes.items()}
+    one = {
+        d: 1 if d in case.free and "page" not in kernel.text else x for d, x in case.sizes.items()
+    }
     data = kernel.sample(dtype=case.dtype, **{d: one[d] for d in kernel.dims})
     for p in kernel.parameters:
         if p.dims is not None:
@@ -134,7 +136,13 @@ def points(case: Case) -> list[dict[str, Any]]:
     """The candidates of a case, the rule's first."""
     fields = [part.partition("=") for part in (case.space or "").split()]
     values = [[int(x) if x.isdigit() else x for x in xs.split(",")] for _, _, xs in fields]
-    return [{}, *(dict(zip((n for n, _, _ in fields), xs)) for xs in itertools.product(*values))]
+    return [
+        {},
+        *(
+            dict(zip((n for n, _, _ in fields), xs, strict=True))
+            for xs in itertools.product(*values)
+        ),
+    ]
 
 
 def built(job: tuple[Case, str, dict[str, Any]]) -> bool:
@@ -182,7 +190,10 @@ def searched(case: Case, target: str, budget: float) -> dict[str, Any]:
         "command": shlex.join(["python", "benchmarks/make_defaults.py", *sys.argv[1:]]),
         "compiler": compiler(target),
         "rule": choice(rule(kernel, case, target)),
-        "best": {"tile": dict(board.best.choice.tile), "schedule": dict(board.best.choice.schedule)},
+        "best": {
+            "tile": dict(board.best.choice.tile),
+            "schedule": dict(board.best.choice.schedule),
+        },
         "gain": gain,
         "complete": board.complete,
         "candidates": [candidate(board, e) for e in board.entries],
@@ -286,7 +297,9 @@ def merged(files: list[str]) -> None:
         shipped.entry(e)
     text = json.dumps({"format": shipped.FORMAT, "entries": found}, indent=1)
     FILE.write_text(text + "\n", encoding="utf-8")
-    print(f"{len(found)} entries, {sum(e['gain'] > 1 for e in found)} of them faster than the rule's")
+    print(
+        f"{len(found)} entries, {sum(e['gain'] > 1 for e in found)} of them faster than the rule's"
+    )
 
 
 def which(e: dict[str, Any]) -> tuple[str, ...]:

@@ -112,7 +112,10 @@ def test_what_the_user_found_goes_first(ships):
 
 
 def test_one_that_does_not_fit_the_program_is_reported(ships):
-    ships(choice=store.Choice({"h": 16, "unknown": 3}, {"of another target": 1}), axes=("b", "h", "i", "unknown", "d", "j"))
+    ships(
+        choice=store.Choice({"h": 16, "unknown": 3}, {"of another target": 1}),
+        axes=("b", "h", "i", "unknown", "d", "j"),
+    )
     with pytest.warns(RuntimeWarning, match=re.escape("does not fit causal")):
         assert taken(**SIZES) is None
 
@@ -138,7 +141,7 @@ def test_there_are_some_for_each_kind_that_was_searched():
 
 @ALL
 def test_a_search_says_what_it_was(one):
-    assert one.machine and one.command and one.date and one.compiler
+    assert all((one.machine, one.command, one.date, one.compiler))
     assert one.tried > 1
     assert one.gain == 1.0 or one.gain >= 1.03
     assert (one.gain == 1.0) == (one.choice == one.rule)
@@ -155,7 +158,9 @@ def test_the_rule_is_what_it_was_when_the_search_was_made(one):
 @ALL
 def test_it_fits(one):
     _, stages, known, target = loaded(one)
-    tiles = space.tiles_of(stages["online"], {d: known[d] for d in ("D", "E", "P") if d in known}, one.choice, target)
+    tiles = space.tiles_of(
+        stages["online"], {d: known[d] for d in ("D", "E", "P") if d in known}, one.choice, target
+    )
     draft = backend.draft(tiles, target, one.choice.schedule, (stages["online"], known))
     assert draft.kernel.body
 

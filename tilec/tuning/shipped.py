@@ -1,10 +1,10 @@
 """The schedules that come with the package: `shipped.json`, found by the tuner on machines of each kind.
 
 `benchmarks/make_defaults.py` searches a list of problems and writes an entry for each of them: the schedule that beat the
-rule's, or the rule's own, written out. An entry serves every machine of a kind (a GPU's architecture, the width of a processor's
-vectors), every program that is the same but for its names, and both types of 16 bits; any extent of the dimensions that it
-leaves out. What the user's own searches found goes first. `rule` is what the rule chose then: where it chooses something
-else now, the entry is out of date, which a test finds.
+rule's, or the rule's own, written out. An entry serves every machine of a kind (a GPU's architecture, the width of a
+processor's vectors), every program that is the same but for its names, both types of 16 bits, and any extent of the
+dimensions that it calls free. What the user's own searches found goes first. `rule` is what the rule chose then: where it
+chooses something else now, the entry is out of date, which a test finds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ FORMAT = "tilec defaults 1"
 
 @dataclass(frozen=True)
 class Default:
-    """A shipped schedule. `example` and `sizes`: the problem that was searched, of whose dimensions those in `free` may have any
-    extent; `program`, `dims` and `axes`: what is recognised, and by which names. `gain`: how many times faster than the
-    rule's schedule; `tried`: of how many candidates, `complete`: whether these were all of the space."""
+    """A shipped schedule.
+
+    `example` and `sizes`: the problem that was searched, of whose dimensions those in `free` may have any extent. `program`,
+    `dims` and `axes`: what is recognised, and by which names. `gain`: how many times faster than the rule's schedule.
+    `tried`: the best of how many candidates; `complete`: whether these were all of the space.
+    """
 
     example: str
     dtype: str
@@ -99,9 +102,10 @@ def defaults() -> tuple[Default, ...]:
 
 def entry(e: Mapping[str, Any]) -> Default:
     """An entry of the file."""
-    lists = {n: tuple(e[n]) for n in ("dims", "axes", "free")}
-    choices = {n: choice(e[n]["tile"], e[n]["schedule"]) for n in ("choice", "rule")}
-    return Default(**{**e, **lists, **choices})
+    fields: dict[str, Any] = dict(e)
+    fields |= {n: tuple(e[n]) for n in ("dims", "axes", "free")}
+    fields |= {n: choice(e[n]["tile"], e[n]["schedule"]) for n in ("choice", "rule")}
+    return Default(**fields)
 
 
 @functools.cache

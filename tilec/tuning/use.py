@@ -28,8 +28,8 @@ def winner(
     target: str,
     offers: Sequence[shipped.Default],
 ) -> store.Winner | None:
-    """The stored schedule for a call, or one of those that are shipped for its program (`offers`), None where there is none that
-    can be used; what is wrong with it is a warning."""
+    """The stored schedule for a call, or one that is shipped for its program (`offers`), None where there is none that can
+    be used; what is wrong with it is a warning."""
     wanted = key(kernel, sizes, fixed, target)
     found = _stored(wanted) or next(
         (d.for_kernel(kernel, wanted) for d in offers if d.serves(kernel, sizes, fixed)), None
