@@ -16,6 +16,7 @@ from tilec.source import Source
 
 if TYPE_CHECKING:
     from tilec.rows import Chooser
+    from tilec.tuning.shipped import Default
     from tilec.tuning.store import Winner
 
 
@@ -34,6 +35,7 @@ class Versions:
         self._tiled: dict[object, Kernel] = {}
         self._pieces: dict[object, tuple[scalar.Compiled, ...]] = {}
         self._ready: dict[object, tuple[Kernel, backend.Runner]] = {}
+        self._offers: dict[object, tuple[Default, ...]] = {}
 
     # ---- for element types
 
@@ -88,12 +90,16 @@ class Versions:
             return None
         from tilec.tuning import shipped, store
 
-        if not store.exists() and not shipped.some(target):
+        key = target, _types(kernel)
+        if key not in self._offers:
+            self._offers[key] = shipped.offers(kernel, target)
+        offers = self._offers[key]
+        if not offers and not store.exists():
             return None
         from tilec.tuning import use  # the tuner's parts, not needed where nothing was ever tuned
 
         online = self.online(kernel)
-        return use.winner(kernel, online, sizes, self.fixed(online, sizes), target)
+        return use.winner(kernel, online, sizes, self.fixed(online, sizes), target, offers)
 
     # ---- for a target
 
