@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilec.backends.cpu.ahead import LINE
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.points import Point, Window
-from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.tiles import LINE, Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
 VECTORS = 2
@@ -138,8 +137,8 @@ class Product:
     def side_by_side(self) -> bool:
         """Whether the rows of a register tile are neighbours in memory, as columns of values are.
 
-        Each step then reads a line of its own, of which the next tile reads the rest. By that time the nearest cache has lost
-        it, where a window fills the cache or the lines are so far apart that they share few places in it.
+        Each step then reads a line of its own, of which the next tile reads the rest. The nearest cache has lost it by then
+        where a window fills the cache, or where lines are so far apart that they share few places in it.
         """
         return self.row is not None and not self.spread and self.other.strides[self.row] == 1
 
