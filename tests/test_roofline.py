@@ -19,9 +19,7 @@ def stages(sizes=SIZES):
     kernel = tilec.compile(CAUSAL)
     known, scalars = kernel.environment(sizes)
     return {
-        name: roofline.stage(
-            name, ir, budget(ir, known, scalars), {**known, **scalars}, ceilings.H200
-        )
+        name: roofline.stage(name, ir, budget(ir, known, scalars), ceilings.H200)
         for name, ir in kernel.stages(sizes=known)
     }
 

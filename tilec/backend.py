@@ -185,12 +185,12 @@ class Room:
 @dataclass(frozen=True)
 class Draft:
     """What would run, before it is compiled: its tiles, what tells its code from another's, and its own cost model, where
-    the target has one: seconds from the kernel's budget, the sizes and scalars, and the ceilings. `room`: what it takes on
+    the target has one: seconds from the kernel's budget and the ceilings. `room`: what it takes on
     chip, where that is known."""
 
     kernel: Kernel
     identity: object
-    seconds: Callable[[Budget, Mapping[str, Number], Ceilings], float] | None = None
+    seconds: Callable[[Budget, Ceilings], float] | None = None
     room: Room | None = None
 
 
@@ -213,7 +213,6 @@ def memory_bytes(
     target: str,
     schedule: Mapping[str, object],
     stated: Budget,
-    env: Mapping[str, Number],
     roof: Ceilings,
 ) -> int | None:
     """The bytes that the tiles of a kernel (whose budget is stated) move to and from memory, where it is known what they
@@ -222,7 +221,7 @@ def memory_bytes(
         return None
     from tilec.backends.cuda import target as cuda
 
-    return cuda.memory_bytes(cuda.Online(*online), target, schedule, stated, env, roof)
+    return cuda.memory_bytes(cuda.Online(*online), target, schedule, stated, roof)
 
 
 def see(name: str, x: Any, target: str) -> Array:

@@ -103,12 +103,12 @@ def stage(
     name: str,
     kernel: Kernel,
     budget: Budget,
-    env: Mapping[str, Number],
     roof: Ceilings,
     kept: Mapping[Unit, int] | None = None,
 ) -> Stage:
     """A kernel's figures after the pass `name`. `kept`: the operations that every schedule does; without, the bound of
     tiles holds all that they do."""
+    env = budget.known
     needed = compulsory(kernel, env)
     total = sum(needed.values())
     first = dict(_first(kernel))

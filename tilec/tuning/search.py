@@ -100,7 +100,6 @@ class _Search:
             else spaces.parse(given, tiles, problem.target)
         )
         self.roof = ceilings.measured(problem.target)
-        self.env = {**problem.sizes, **problem.scalars}
         self.done: list[Entry] = []
         self.trimmed: Mapping[Unit, int] | None = None
         if problem.target == "cpu":
@@ -167,9 +166,9 @@ class _Search:
         draft = backend.draft(tiles, p.target, choice.schedule, self.before(choice))
         stated = self.budget(draft.kernel)
         if draft.seconds is not None:
-            predicted = draft.seconds(stated, self.env, self.roof)
+            predicted = draft.seconds(stated, self.roof)
         else:
-            predicted = cost.seconds(draft.kernel, stated, self.env, self.roof, self.trimmed)
+            predicted = cost.seconds(draft.kernel, stated, self.roof, self.trimmed)
         e = Entry(choice, predicted, room=draft.room, tiles=tiles, runs=draft.kernel)
         return e, draft.identity
 
@@ -180,10 +179,11 @@ class _Search:
     def ranked(self) -> list[Entry]:
         """The candidates that fit, the most promising first; of those that make the same code, one."""
         p = self.problem
+        known = {**p.sizes, **p.scalars}
         seen = {self.entry(Choice())[1]}
         out: list[Entry] = []
         for choice in itertools.chain(
-            self.stored(), spaces.candidates(self.space, p.online, self.env)
+            self.stored(), spaces.candidates(self.space, p.online, known)
         ):
             self.in_time()
             try:
@@ -296,7 +296,7 @@ class _Search:
         kept = least.work(
             p.online, p.sizes, p.scalars, p.arrays if Control(tiles, usual=True).tensors else {}
         )
-        once = sum(roofline.compulsory(tiles, self.env).values())
+        once = sum(roofline.compulsory(tiles, self.budget(tiles).known).values())
         return roofline.bound(once, 0, kept, self.roof).least
 
     def tried(self, e: Entry) -> Entry:
