@@ -336,14 +336,14 @@ class Kernel:
         known = {**sizes, **bound.scalars}
         if key not in self._rows:
             self._rows[key] = rows.Chooser(online, pipeline.target_of(target))
-        chosen = None if tile else self._rows[key](known)
+        workers = backend.workers(target, schedule)
+        chosen = None if tile else self._rows[key](known, workers or 1)
         extents = chosen.extents if chosen else tile
         fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
         far = binding.far(kernel, bound.scalars)
         key += (*fixed.items(), *extents.items(), *schedule.items(), far)
         steps = functools.partial(pipeline.tile_pipeline, fixed, extents, target, far=far)
         tiles = self._in_tiles(key, online, steps)
-        workers = backend.workers(target, schedule)
         if workers and self._few(key, tiles, workers, known):
             key += ("workers", workers)
             tiles = self._in_tiles(key, online, functools.partial(steps, workers))

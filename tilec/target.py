@@ -25,6 +25,7 @@ class Target:
     limit: int | None = None
     narrow: int | None = None
     near: int | None = None
+    tall: int | None = None
 
 
 CPU = Target(
@@ -37,6 +38,7 @@ CPU = Target(
     limit=64 << 20,
     narrow=1024,
     near=28 << 10,
+    tall=256,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
 CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)

@@ -81,8 +81,7 @@ class Blocks:
             return [tile.base]
 
         self.announce(block)
-        raw = self.raw(block)
-        if raw != tile.kind or raw != self.ev.float:
+        if not self.may_stay(block.op):
             (base,) = copied()
             return base
 
@@ -93,9 +92,13 @@ class Blocks:
         (base,) = e.branch(self.dense(block), stay, copied, name="block")
         return base
 
-    def raw(self, block: Block) -> Kind:
-        """What the block holds in memory."""
-        return storage.MEMORY[self.ev.memory.dtype_of(block.op.tensor)]
+    def may_stay(self, op: Load) -> bool:
+        """Whether what a block holds is read as it is in memory."""
+        return self.raw(op) == self.ev.kind(op.result.name) == self.ev.float
+
+    def raw(self, op: Load) -> Kind:
+        """What a block holds in memory."""
+        return storage.MEMORY[self.ev.memory.dtype_of(op.tensor)]
 
     def dense(self, block: Block) -> Any:
         """Whether the block lies in memory as it would in scratch."""
@@ -159,7 +162,7 @@ class Blocks:
     def announce(self, block: Block) -> None:
         """Has the register tiles that read the block ask for what follows it in memory."""
         e, axis = self.e, block.tile.axes[0]
-        window, raw = self.ev.window(axis), BYTES[self.raw(block)]
+        window, raw = self.ev.window(axis), BYTES[self.raw(block.op)]
         if block.inside is not None or len(block.tile.axes) != 2:
             return
         step, count = block.strides[axis], self.ev.window(block.last).count
