@@ -100,7 +100,7 @@ def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
 def workers(target: str, schedule: Mapping[str, object] | None = None) -> int | None:
     """For how many workers a streamed axis is cut in pieces where there are fewer tiles; None: it never is.
 
-    Without a field of the schedule, twice as many as there are threads: then the last tile keeps no thread waiting long.
+    Without a field of the schedule, two for each thread: then the last tile keeps no thread waiting long.
     """
     chosen = (schedule or {}).get(WORKERS)
     if chosen is not None:
@@ -109,7 +109,11 @@ def workers(target: str, schedule: Mapping[str, object] | None = None) -> int | 
         return None
     from tilec.backends.cpu import pool
 
-    threads = pool.threads()
+    return pieces(pool.threads())
+
+
+def pieces(threads: int) -> int | None:
+    """For how many workers a streamed axis is cut in pieces on so many threads of a CPU; None: it is not."""
     return 2 * threads if threads > 1 else None
 
 

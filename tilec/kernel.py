@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from tilec.source import Source
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
-    from tilec.rows import Chooser
+    from tilec.cut import Cutter
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
     from tilec.tuning.shipped import Default
@@ -98,9 +97,7 @@ class Kernel:
         self._online: dict[tuple[DType, ...], IR] = {}
         self._checked: dict[tuple[DType, ...], tuple[bounds.Index, ...]] = {}
         self._static: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._rows: dict[object, Chooser] = {}
-        self._tiled: dict[object, IR] = {}
-        self._pieces: dict[object, tuple[scalar.Compiled, ...]] = {}
+        self._cutters: dict[object, Cutter] = {}
         self._ready: dict[object, tuple[IR, backend.Runner]] = {}
         self._plans: dict[object, Plan] = {}
         self._offers: dict[object, tuple[Default, ...]] = {}
@@ -327,47 +324,23 @@ class Kernel:
             self._ready[key] = kernel, backend.runner(kernel, target)
         if as_written:
             return self._ready[key]
-        from tilec import rows  # the passes behind it take a while to load
+        from tilec.cut import Cutter  # the passes behind it take a while to load
 
         online = self._after_tensor_passes(types, kernel)
-        fixed = self._fixed(online, sizes)
         tile = self._tile if tuned is None else dict(tuned.choice.tile)
         schedule = self._schedule if tuned is None else dict(tuned.choice.schedule)
-        known = {**sizes, **bound.scalars}
-        if key not in self._rows:
-            self._rows[key] = rows.Chooser(online, pipeline.target_of(target))
-        workers = backend.workers(target, schedule)
-        chosen = None if tile else self._rows[key](known, workers or 1)
-        extents = chosen.extents if chosen else tile
-        fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
         far = binding.far(kernel, bound.scalars)
-        key += (*fixed.items(), *extents.items(), *schedule.items(), far)
-        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, target, far=far)
-        tiles = self._in_tiles(key, online, steps)
-        if workers and self._few(key, tiles, workers, known):
-            key += ("workers", workers)
-            tiles = self._in_tiles(key, online, functools.partial(steps, workers))
+        if key not in self._cutters:
+            self._cutters[key] = Cutter(online, target)
+        cut = self._cutters[key](sizes, bound.scalars, tile, schedule, far=far)
+        key += cut.key
         if key not in self._ready:
             before = None if tile or far else (online, sizes)
-            runner = backend.runner(tiles, target, schedule, before, tuned is not None, chosen)
-            self._ready[key] = tiles, runner
-        return self._ready[key]
-
-    def _in_tiles(self, key: object, online: IR, steps: Callable[[], pipeline.Pipeline]) -> IR:
-        """The tile IR of a key, made once."""
-        if key not in self._tiled:
-            self._tiled[key] = pipeline.run(online, steps())
-        return self._tiled[key]
-
-    def _few(self, key: object, tiles: IR, workers: int, known: Mapping[str, Number]) -> bool:
-        """Whether there are fewer tiles than workers; how many, as an expression of the sizes, is found out once."""
-        split = pipeline.module("split")
-        counts = self._pieces.get((key, workers))
-        if counts is None:
-            counts = self._pieces[key, workers] = split.pieces(
-                tiles, split.Options(workers=workers)
+            made = backend.runner(
+                cut.kernel, target, schedule, before, tuned is not None, cut.packed
             )
-        return split.cut(counts, known)
+            self._ready[key] = cut.kernel, made
+        return self._ready[key]
 
     def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:
         """The stored schedule for a call, where the user chose none; a file that cannot be trusted gives a warning."""
