@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Literal
 
 from tilec import scalar
-from tilec.ir import Builder, Kernel, Op, Operand
+from tilec.builder import Builder
+from tilec.ir import Kernel, Op, Operand
 from tilec.scalar import Scalar
 from tilec.wide import reached, saturated
 

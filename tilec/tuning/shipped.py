@@ -20,7 +20,8 @@ from importlib.resources import files
 from typing import Any
 
 from tilec import text
-from tilec.ir import Kernel, used_names
+from tilec.ir import Kernel
+from tilec.renaming import used_names
 from tilec.tuning.key import Key, kind, near, threads
 from tilec.tuning.store import Choice, StoreError, Winner, choice
 
