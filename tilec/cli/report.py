@@ -82,7 +82,8 @@ class Report:
         """What no schedule beats."""
         from tilec.roofline import bound
 
-        return bound(self.all[0].compulsory, 0, self.kept, self.roof)
+        needed = min(self.all[0].compulsory, self.all[-1].moved)
+        return bound(needed, 0, self.kept, self.roof)
 
     def _memory(self, schedule: Mapping[str, object]) -> int | None:
         """The bytes that the tiles move to and from memory, where it is known what they find in the last cache."""

@@ -297,8 +297,9 @@ class _Search:
         kept = least.work(
             p.online, p.sizes, p.scalars, p.arrays if Control(tiles, usual=True).tensors else {}
         )
-        once = sum(roofline.compulsory(tiles, self.budget(tiles).known).values())
-        return roofline.bound(once, 0, kept, self.roof).least
+        stated = self.budget(tiles)
+        once = sum(roofline.compulsory(tiles, stated.known).values())
+        return roofline.bound(min(once, stated.total), 0, kept, self.roof).least
 
     def tried(self, e: Entry) -> Entry:
         """A candidate after its check and its timing; it is the incumbent if it is better. Raises Late."""

@@ -26,7 +26,7 @@ from tilec.tuning.key import Key, kind, near, threads
 from tilec.tuning.store import Choice, StoreError, Winner, choice
 
 FILE = "shipped.json"
-FORMAT = "tilec defaults 1"
+FORMAT = "tilec defaults 2"
 
 
 @dataclass(frozen=True)
