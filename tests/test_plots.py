@@ -29,9 +29,7 @@ def test_roofline_names_its_roofs_and_the_forms_below_them():
     steps = dict(kernel.stages(sizes=SIZES))
     env, scalars = kernel.environment(SIZES)
     forms = {
-        name: roofline.stage(
-            after, steps[after], budget(steps[after], env, scalars), env | scalars, ceilings.H200
-        )
+        name: roofline.stage(after, steps[after], budget(steps[after], env, scalars), ceilings.H200)
         for name, after in {"one op at a time": "contract", "in tiles": "place"}.items()
     }
     figure = plots.roofline("causal", forms, ceilings.H200)
@@ -50,9 +48,7 @@ def test_roofline_names_its_roofs_and_the_forms_below_them():
 def test_roofline_of_a_program_that_only_copies(sizes):
     kernel = tilec.compile("kernel same(X[N]) -> Y[i]:\n    Y = X[i]\n")
     steps = dict(kernel.stages(sizes=sizes))
-    form = roofline.stage(
-        "place", steps["place"], budget(steps["place"], sizes, {}), sizes, ceilings.H200
-    )
+    form = roofline.stage("place", steps["place"], budget(steps["place"], sizes, {}), ceilings.H200)
     figure = plots.roofline("same", {"in tiles": form}, ceilings.H200)
     (x,), (y,) = axes(figure).lines[2].get_data()
     assert x > 0

@@ -395,15 +395,15 @@ def _room(code: Code) -> Room | None:
     return Room(max(r.registers for r in rooms), max(r.shared for r in rooms))
 
 
-def _model(code: Code) -> Callable[[Budget, Mapping[str, Number], Ceilings], float] | None:
+def _model(code: Code) -> Callable[[Budget, Ceilings], float] | None:
     """The cost model of a kernel all of whose grids are fast; of others, nothing better is known than the general one."""
     cost = emitter(code.emitter).seconds if code.fast else None
     if cost is None or not _all_fast(code):
         return None
 
-    def seconds(stated: Budget, env: Mapping[str, Number], roof: Ceilings) -> float:
+    def seconds(stated: Budget, roof: Ceilings) -> float:
         return sum(
-            cost(s.plan, [t for t in stated.tiles if t.grid == n], env, roof)
+            cost(s.plan, [t for t in stated.tiles if t.grid == n], stated.known, roof)
             for n, s in code.fast.items()
         )
 
@@ -419,7 +419,6 @@ def memory_bytes(
     target: str,
     schedule: Mapping[str, object],
     stated: Budget,
-    env: Mapping[str, Number],
     roof: Ceilings,
 ) -> int | None:
     """The bytes that the tiles of a kernel, whose budget is stated, move to and from memory; None where nothing is known
@@ -435,7 +434,7 @@ def memory_bytes(
     if not isinstance(code, Code) or not _all_fast(code):
         return None
     found = [
-        misses.memory_bytes(s.plan, [t for t in stated.tiles if t.grid == n], env, roof)
+        misses.memory_bytes(s.plan, [t for t in stated.tiles if t.grid == n], stated.known, roof)
         for n, s in code.fast.items()
     ]
     known = [n for n in found if n is not None]
