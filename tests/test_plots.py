@@ -63,6 +63,14 @@ def test_bars_are_as_long_as_times_and_ours_stands_out():
     assert [t.get_text().strip() for t in axes(figure).texts] == ["1", "2  (2.00 ×)"]
 
 
+def test_bars_that_would_leave_no_room_end_at_an_arrow():
+    figure = plots.bars("causal", ["tilec", "another", "slow"], [1e-3, 2e-3, 40e-3])
+    widths = [p.get_width() for p in axes(figure).patches]
+    assert widths[:2] == [1.0, 2.0]
+    assert 2.0 < widths[2] < 3.0
+    assert axes(figure).texts[2].get_text().strip() == "→ 40  (40.00 ×)"
+
+
 def test_a_search_shows_the_default_and_the_fastest():
     figure = plots.search("causal", [1e-3, 2e-3, 3e-3], [2e-3, 1.5e-3, 4e-3], 0, 1e-3)
     found = {x.get_label(): x.get_xydata().tolist() for x in axes(figure).lines}
