@@ -5,7 +5,7 @@
 
 Prints for each case the time, how many times faster than what stands beside it (above 1: tilec is faster; `near`, `dense`
 and `full` are tilec itself at the nearest power of two, on dense arrays, and without mask: there the rates per block are
-compared), the share of the machine's peak, which is that of a loop of fused multiply-adds timed in the same rounds, and the
+compared), the share of the machine's peak, which is the rate of a loop of fused multiply-adds in the same rounds, and the
 error against float64. Only what the mask lets through counts as work. Times are the thread's own where one thread runs.
 """
 

@@ -1,4 +1,4 @@
-"""What the tests share: one BLAS thread per process, and the flag that renews golden files."""
+"""What the tests share: the same surroundings on every machine, and the flag that renews golden files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault(
-    "OPENBLAS_NUM_THREADS", "1"
-)  # before NumPy loads: small matrices do not gain by more
+ROOT = Path(__file__).resolve().parents[1]
+# for this process, before it loads NumPy, CUDA or JAX, and for those that tests start
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices do not gain by more
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+# commands take the GPU that answers: here none does, so that they print and do the same on every machine
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["JAX_PLATFORMS"] = "cpu"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

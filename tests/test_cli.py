@@ -539,7 +539,7 @@ def test_cache(tile):
 
 
 def process(*argv: str, **more) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    env = {**os.environ, "NO_COLOR": "1"}
     argv = (sys.executable, "-m", "tilec", *argv)
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, **more)
 
@@ -559,11 +559,8 @@ def test_standard_input_and_a_closed_pipe(tmp_path):
     text = process("ir", causal, "--after", "lower").stdout
     done = process("opt", "-", input=text)
     assert (done.returncode, done.stdout) == (0, text)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = f"{sys.executable} -m tilec ir {causal} --all | head -1"
-    done = subprocess.run(
-        ["bash", "-c", command], env=env, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("# after lower")
     assert done.stderr == ""
 

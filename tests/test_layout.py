@@ -89,7 +89,7 @@ def test_the_architecture_names_what_is_in_a_folder(folder):
 
 def python(code: str, **environment: str) -> str:
     """What a fresh interpreter prints, away from the checkout's folder unless PYTHONPATH says otherwise."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    env = {**os.environ, **environment}
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd="/", capture_output=True, text=True, check=False
     )

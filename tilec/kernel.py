@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tilec.rows import Chooser
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
+    from tilec.tuning.shipped import Default
     from tilec.tuning.store import Winner
 
 PLANS = 256
@@ -102,6 +103,7 @@ class Kernel:
         self._pieces: dict[object, tuple[scalar.Compiled, ...]] = {}
         self._ready: dict[object, tuple[IR, backend.Runner]] = {}
         self._plans: dict[object, Plan] = {}
+        self._offers: dict[object, tuple[Default, ...]] = {}
         self._repeats = Repeats(source.signature)
 
     # ---- the signature
@@ -373,12 +375,16 @@ class Kernel:
             return None
         from tilec.tuning import shipped, store
 
-        if not store.exists() and not shipped.some(target):
+        types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
+        if (target, types) not in self._offers:
+            self._offers[target, types] = shipped.offers(kernel, target)
+        offers = self._offers[target, types]
+        if not offers and not store.exists():
             return None
         from tilec.tuning import use  # the tuner's parts, not needed where nothing was ever tuned
 
-        online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
-        return use.winner(kernel, online, sizes, self._fixed(online, sizes), target)
+        online = self._after_tensor_passes(types, kernel)
+        return use.winner(kernel, online, sizes, self._fixed(online, sizes), target, offers)
 
     def tuned(self, *, dtype: DType = "f32", sizes: Mapping[str, int]) -> Winner | None:
         """The schedule that a search stored, or that is shipped, for calls of these sizes; None where the rule decides, or

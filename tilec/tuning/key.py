@@ -45,10 +45,11 @@ def key(kernel: Kernel, sizes: Mapping[str, int], exact: Iterable[str], target: 
 def size_class(sizes: Mapping[str, int], exact: Iterable[str] = ()) -> str:
     """Sizes that share a schedule: powers of two, the nearest on a logarithmic scale, for all but the `exact` ones."""
     kept = set(exact)
-    return ",".join(f"{d}={n if d in kept else _near(n)}" for d, n in sorted(sizes.items()))
+    return ",".join(f"{d}={n if d in kept else near(n)}" for d, n in sorted(sizes.items()))
 
 
-def _near(n: int) -> int:
+def near(n: int) -> int:
+    """The power of two that a size counts as."""
     return 0 if n < 1 else 1 << round(math.log2(n))
 
 

@@ -1,59 +1,119 @@
-"""The schedules that come with the package, where a search found a better one than the rule: `shipped.json`.
+"""The schedules that come with the package: `shipped.json`, found by the tuner on machines of each kind.
 
-The file has the format of an export. Its `evidence` says what was searched, where, when and by which command, also where
-nothing beat the rule; `benchmarks/make_defaults.py` writes it. An entry serves every machine of a kind: a GPU's
-architecture, or the width of a processor's vectors. What the user's own searches found goes first.
+`benchmarks/make_defaults.py` searches a list of problems and writes an entry for each of them: the schedule that beat the
+rule's, or the rule's own, written out. An entry serves every machine of a kind (a GPU's architecture, the width of a
+processor's vectors), every program that is the same but for its names, both types of 16 bits, and any extent of the
+dimensions that it calls free. What the user's own searches found goes first. `rule` is what the rule chose then: where it
+chooses something else now, the entry is out of date, which a test finds.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
-from tilec.tuning.key import Key, kind
-from tilec.tuning.store import Winner, imported
+from tilec import text
+from tilec.ir import Kernel, used_names
+from tilec.tuning.key import Key, kind, near
+from tilec.tuning.store import Choice, StoreError, Winner, choice
 
 FILE = "shipped.json"
+FORMAT = "tilec defaults 1"
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """A search whose outcome is shipped. `target`: the kind of machine; `found`: in words."""
+class Default:
+    """A shipped schedule.
 
+    `example` and `sizes`: the problem that was searched, of whose dimensions those in `free` may have any extent. `program`,
+    `dims` and `axes`: what is recognised, and by which names. `gain`: how many times faster than the rule's schedule.
+    `tried`: the best of how many candidates; `complete`: whether these were all of the space.
+    """
+
+    example: str
+    dtype: str
+    program: str
+    dims: tuple[str, ...]
+    axes: tuple[str, ...]
+    sizes: Mapping[str, int]
+    free: tuple[str, ...]
     target: str
+    choice: Choice
+    rule: Choice
+    seconds: float
+    gain: float
+    tried: int
+    complete: bool
     machine: str
     date: str
     command: str
-    found: str
+    compiler: str
+
+    def serves(self, kernel: Kernel, sizes: Mapping[str, int], exact: Collection[str]) -> bool:
+        """Whether it is for a call of these sizes; `exact`: the dimensions that code is compiled for."""
+        return all(
+            sizes[mine] == self.sizes[own]
+            if mine in exact
+            else near(sizes[mine]) == near(self.sizes[own])
+            for own, mine in zip(self.dims, kernel.dims, strict=True)
+            if own not in self.free
+        )
+
+    def for_kernel(self, kernel: Kernel, key: Key) -> Winner:
+        """As the schedule of a kernel with names of its own."""
+        names = dict(zip(self.axes, kernel.extents, strict=True))
+        mine = Choice({names[a]: n for a, n in self.choice.tile.items()}, self.choice.schedule)
+        return Winner(key, mine, self.seconds, self.gain, 0.0, shipped=True)
 
 
-def winner(key: Key, target: str) -> Winner | None:
-    """The schedule that is shipped for a key."""
-    return _by_key().get((key.program, key.sizes, kind(target)))
+def offers(kernel: Kernel, target: str) -> tuple[Default, ...]:
+    """What is shipped for a program (before any pass) on this machine, for any sizes."""
+    found = _by_program().get(program(kernel), ())
+    return tuple(d for d in found if d.target == kind(target)) if found else ()
 
 
-def some(target: str) -> bool:
-    """Whether anything is shipped for machines of this kind."""
-    return any(t == kind(target) for _, _, t in _by_key())
+def program(kernel: Kernel) -> str:
+    """A hash of a program that does not depend on its names, nor on which type of 16 bits it has."""
+    own = used_names(kernel) | {kernel.name}
+    seen: dict[str, str] = {}
+
+    def renamed(match: re.Match[str]) -> str:
+        word = match[0]
+        return seen.setdefault(word, f"x{len(seen)}") if word in own else word
+
+    plain = re.sub(r'"[^"]*"', '""', text.show(kernel)).replace("bf16", "f16")
+    return hashlib.sha256(re.sub(r"[^\W\d]\w*", renamed, plain).encode()).hexdigest()[:32]
 
 
 @functools.cache
-def winners() -> tuple[Winner, ...]:
+def defaults() -> tuple[Default, ...]:
     """All that is shipped."""
-    return tuple(replace(w, shipped=True) for w in imported(_text(), FILE))
+    found = json.loads(_text())
+    if found["format"] != FORMAT:
+        raise StoreError(f"{FILE}: the format is {found['format']!r}, expected {FORMAT!r}")
+    return tuple(map(entry, found["entries"]))
+
+
+def entry(e: Mapping[str, Any]) -> Default:
+    """An entry of the file."""
+    fields: dict[str, Any] = dict(e)
+    fields |= {n: tuple(e[n]) for n in ("dims", "axes", "free")}
+    fields |= {n: choice(e[n]["tile"], e[n]["schedule"]) for n in ("choice", "rule")}
+    return Default(**fields)
 
 
 @functools.cache
-def evidence() -> tuple[Evidence, ...]:
-    """What was searched."""
-    return tuple(Evidence(**e) for e in json.loads(_text())["evidence"])
-
-
-@functools.cache
-def _by_key() -> dict[tuple[str, str, str], Winner]:
-    return {(w.key.program, w.key.sizes, w.key.target): w for w in winners()}
+def _by_program() -> Mapping[str, tuple[Default, ...]]:
+    out: dict[str, tuple[Default, ...]] = {}
+    for d in defaults():
+        out[d.program] = (*out.get(d.program, ()), d)
+    return out
 
 
 def _text() -> str:

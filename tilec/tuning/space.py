@@ -50,6 +50,23 @@ def default_space(tiles: Kernel, target: str) -> Space:
     }
 
 
+def by_rule(
+    tiles: Kernel, online: Kernel, sizes: Mapping[str, int], target: str, compiling: bool = True
+) -> Choice:
+    """What is taken where nobody chooses, written out: the extents, or the schedule fields that are searched, of what runs.
+    `compiling`: whether the compiler is asked if it finds room, as it is at a call."""
+    fields = backend.schedule_space(target)
+    if not fields:
+        return Choice({a: n for a, n in tiled_axes(tiles).items() if n > 1})
+    from tilec.backends.cuda import target as cuda
+
+    before = cuda.here(cuda.Online(online, sizes), cuda.arch_of(target))
+    code = cuda.code_for(tiles, target, None, before, compiling)
+    if code.schedule is None:
+        return Choice({}, {"emitter": code.emitter})
+    return Choice({}, {n: getattr(code.schedule, n) for n in fields})
+
+
 def parse(texts: Sequence[str], tiles: Kernel, target: str) -> Space:
     """The space of `i=64,128 j=32,64`. Raises ArgumentError for a name that is neither an axis nor a schedule field."""
     axes, fields = tiled_axes(tiles), backend.schedule_fields(target)

@@ -26,11 +26,14 @@ def winner(
     sizes: Mapping[str, int],
     fixed: Mapping[str, int],
     target: str,
+    offers: Sequence[shipped.Default],
 ) -> store.Winner | None:
-    """The stored schedule for a call, or the one that is shipped, None where there is none that can be used; what is wrong
-    with it is a warning."""
+    """The stored schedule for a call, or one that is shipped for its program (`offers`), None where there is none that can
+    be used; what is wrong with it is a warning."""
     wanted = key(kernel, sizes, fixed, target)
-    found = _stored(wanted) or shipped.winner(wanted, target)
+    found = _stored(wanted) or next(
+        (d.for_kernel(kernel, wanted) for d in offers if d.serves(kernel, sizes, fixed)), None
+    )
     if found is None:
         return None
     unfit = set(found.choice.tile) - _axes(online, fixed, target)

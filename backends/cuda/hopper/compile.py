@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -20,6 +21,9 @@ from tilec.target import Target
 
 if TYPE_CHECKING:
     from tilec.passes.split import Options
+
+KEPT = 64
+"""How many tilings are kept, for the next schedule of the same kernel."""
 
 
 def tiles(
@@ -47,7 +51,7 @@ def suggested(
 ) -> Schedule:
     """The default schedule for a kernel's shape. Raises Refused where no grid fits. `scattered`: see `sources`."""
     probe = tiled(specialised(kernel, sizes, packed), Schedule(2, 128, relax=False), packed)
-    return _default(fitting(probe, scattered), sizes)
+    return _default(_fitting(probe, frozenset(scattered)), sizes)
 
 
 def cutting(workers: int, schedule: Tiling) -> Options:
@@ -83,9 +87,13 @@ def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Sche
 
 def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = None) -> Kernel:
     """The kernel with numbers for the dimensions that must be known."""
+    return _specialised(kernel, tuple((d, sizes[d]) for d in _known(kernel, packed)))
+
+
+@functools.lru_cache(KEPT)
+def _specialised(kernel: Kernel, fixed: tuple[tuple[str, int], ...]) -> Kernel:
     specialise = module("specialise")
-    fixed = {d: sizes[d] for d in _known(kernel, packed)}
-    return specialise.specialise(kernel, specialise.Options(sizes=fixed))
+    return specialise.specialise(kernel, specialise.Options(sizes=dict(fixed)))
 
 
 def steps(
@@ -148,6 +156,20 @@ def tiled(
     kernel: Kernel, schedule: Tiling, packed: Rows | None = None, workers: int | None = None
 ) -> Kernel:
     """The placed tile IR of a specialised kernel."""
+    extents = tuple(packed.extents.items()) if packed else ()
+    cut = cutting(workers, schedule) if workers else None
+    return _tiled(kernel, _target(schedule), schedule.relax, extents, cut)
+
+
+@functools.lru_cache(KEPT)
+def _tiled(
+    kernel: Kernel,
+    target: Target,
+    stale: bool,
+    extents: tuple[tuple[str, int], ...],
+    cut: Options | None,
+) -> Kernel:
+    """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
     from tilec.passes.place import place
     from tilec.passes.prune import prune
     from tilec.passes.relax import relax
@@ -156,10 +178,9 @@ def tiled(
     from tilec.passes.steady import steady
     from tilec.passes.tile import Options, tile
 
-    extents: Mapping[str, int] = packed.extents if packed else {}
-    kernel = stage(prune(steady(tile(kernel, Options(extents, _target(schedule))))))
-    kernel = relax(kernel) if schedule.relax else kernel
-    return place(split(kernel, cutting(workers, schedule)) if workers else kernel)
+    kernel = stage(prune(steady(tile(kernel, Options(dict(extents), target)))))
+    kernel = relax(kernel) if stale else kernel
+    return place(split(kernel, cut) if cut else kernel)
 
 
 def _target(schedule: Tiling) -> Target:
@@ -178,6 +199,9 @@ def fitting(kernel: Kernel, scattered: Collection[str] = ()) -> Structure:
             except Refused as e:
                 reason = str(e)
     raise Refused(reason)
+
+
+_fitting = functools.lru_cache(KEPT)(fitting)
 
 
 def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:

@@ -290,14 +290,17 @@ def test_quotients_by_what_a_row_has(other: float) -> None:
     check(k, a, code=code)
 
 
-def test_register_tiles_ask_for_the_next_windows_of_what_is_streamed() -> None:
-    """The rows of the next lanes of queries, in two places; one line of a key and of a value by each row of a register
-    tile."""
-    machine = jit.host()
+@pytest.mark.parametrize(("processor", "lines"), [("avx2", 1 + 1), ("avx512", 1 + 2)])
+def test_register_tiles_ask_for_the_next_windows_of_what_is_streamed(
+    processor: str, lines: int
+) -> None:
+    """The rows of the next lanes of queries, in two places; by each row of a register tile the lines of a key and of a
+    value that are this panel's share: there is one panel with AVX-512, two with AVX2."""
+    machine = jit.PROCESSORS[processor]
     text = lower(kernel(ATTENTION), machine).text
     near, far = (text.count(f"i32 0, i32 {how}, i32 1)") for how in (3, 2))
     assert near == 2 * machine.lanes
-    assert far == 2 * rows_for(machine, "f32")
+    assert far == lines * rows_for(machine, "f32")
 
 
 def test_attention_that_sees_nan_is_nan_there_and_only_there() -> None:
