@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tilec.dataflow import definitions
-from tilec.ir import Axis, Body, Contract, Kernel, Op, Operand, Reduce, Value, fresh, rebuild
+from tilec.ir import Axis, Body, Contract, Kernel, Op, Operand, Reduce, Value, rebuild
+from tilec.renaming import fresh
 
 
 class Apart:

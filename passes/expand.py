@@ -17,9 +17,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tilec.builder import Builder
 from tilec.dataflow import definitions
 from tilec.dtypes import DType, kind
-from tilec.ir import Builder, Cast, Kernel, Load, Map, Op, Operand, Reduce, operands, rebuild
+from tilec.ir import Cast, Kernel, Load, Map, Op, Operand, Reduce, operands, rebuild
 from tilec.lowering import lower_scalar
 from tilec.passes.absent import real
 from tilec.rewrite import Rewrite

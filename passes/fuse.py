@@ -23,10 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tilec.builder import Builder
 from tilec.dataflow import backward, definitions, names_in
 from tilec.ir import (
     Body,
-    Builder,
     Cast,
     Contract,
     Group,
@@ -39,12 +39,11 @@ from tilec.ir import (
     Type,
     Value,
     Yield,
-    fresh,
     operands,
     rebuild,
-    substitute,
 )
 from tilec.passes.apart import Apart
+from tilec.renaming import fresh, substitute
 
 Reduction = Reduce | Contract
 

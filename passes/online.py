@@ -26,10 +26,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from tilec.builder import Builder
 from tilec.dataflow import definitions, forward, names_in
 from tilec.dtypes import DType, kind
 from tilec.ir import (
-    Builder,
     Contract,
     For,
     Group,
@@ -40,12 +40,12 @@ from tilec.ir import (
     Type,
     Value,
     Yield,
-    fresh,
     operands,
     walk,
 )
 from tilec.passes.expand import LIMITS
 from tilec.passes.factor import Context, Expr, NotFactored, Phi, Term, factor
+from tilec.renaming import fresh
 
 Reduction = Reduce | Contract
 COMBINE = {"max": "max", "maxnum": "max", "min": "min", "any": "or", "all": "and"}
@@ -385,11 +385,6 @@ class _Emitter:
 
     def _at(self, depth: int) -> None:
         self.b.ops = self.regions[depth]
-
-    def _depth(self, x: Operand) -> int:
-        """The region that an operand lives in: that of its innermost streamed axis."""
-        axes = self.b.type_of(x).axes
-        return max((k + 1 for k, a in enumerate(self.loop.axes) if a in axes), default=0)
 
     def _element(self, x: Operand) -> Operand:
         """A value that does not depend on the states, copied into the loop, or made before it."""

@@ -22,27 +22,11 @@ from tilec.assume import assume
 from tilec.dataflow import definitions, depends_on
 from tilec.emitter import Emitter
 from tilec.interval import Formula, Intervals
-from tilec.ir import (
-    Body,
-    Edge,
-    For,
-    Grid,
-    If,
-    Kernel,
-    Load,
-    Map,
-    Op,
-    Operand,
-    Value,
-    Yield,
-    copy_fresh,
-    fresh,
-    used_names,
-    walk,
-)
+from tilec.ir import Body, Edge, For, Grid, If, Kernel, Load, Map, Op, Operand, Value, Yield, walk
 from tilec.live import Live
 from tilec.passes.simplify import simplify
 from tilec.region import ALL, Mode, Region, Regions
+from tilec.renaming import copy_fresh, fresh, used_names
 from tilec.summary import Pair, Summaries
 
 Tiles = Mapping[str, "int | None"]

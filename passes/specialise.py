@@ -13,20 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tilec.errors import ArgumentError
-from tilec.ir import (
-    Argument,
-    Body,
-    Contract,
-    For,
-    Group,
-    Kernel,
-    Reduce,
-    Tensor,
-    defined,
-    regions,
-    substitute,
-)
+from tilec.ir import Argument, Body, Contract, For, Group, Kernel, Reduce, Tensor, defined, regions
 from tilec.passes.simplify import simplify
+from tilec.renaming import substitute
 from tilec.scalar import Scalar, evaluate, names
 
 

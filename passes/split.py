@@ -36,14 +36,12 @@ from tilec.ir import (
     Type,
     Value,
     Yield,
-    copy_fresh,
-    fresh,
     rebuild,
-    used_names,
 )
 from tilec.passes.combine import REDUCTION, Extreme, Rule, Sum, combination
 from tilec.passes.factor import Expr, NotFactored, Phi
 from tilec.passes.specialise import fix
+from tilec.renaming import copy_fresh, fresh, used_names
 from tilec.scalar import Compiled, Number, Scalar, compiled
 
 

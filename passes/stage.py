@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilec.builder import Builder
 from tilec.dataflow import live
 from tilec.dtypes import DType
 from tilec.ir import (
     Axis,
     Body,
     Buffer,
-    Builder,
     Cast,
     Contract,
     For,
@@ -44,11 +44,11 @@ from tilec.ir import (
     Type,
     Value,
     defined,
-    fresh,
     operands,
     rebuild,
     walk,
 )
+from tilec.renaming import fresh
 from tilec.scalar import Scalar
 
 DEAR = frozenset(

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilec.builder import Builder
 from tilec.ir import (
     Body,
-    Builder,
     Cast,
     Contract,
     Edge,
@@ -29,11 +29,10 @@ from tilec.ir import (
     Reduce,
     Type,
     Value,
-    fresh,
     rebuild,
-    used_names,
     walk,
 )
+from tilec.renaming import fresh, used_names
 
 
 def steady(kernel: Kernel) -> Kernel:

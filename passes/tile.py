@@ -35,14 +35,13 @@ from tilec.ir import (
     Type,
     Value,
     Yield,
-    fresh,
     operands,
     rebuild,
     regions,
-    used_names,
     walk,
 )
 from tilec.passes.place import budget
+from tilec.renaming import fresh, used_names
 from tilec.target import CPU, Target
 
 SMALLEST = 16

@@ -15,23 +15,11 @@ from tilec.check import check, lower
 from tilec.dataflow import definitions
 from tilec.emitter import Emitter
 from tilec.interval import Intervals
-from tilec.ir import (
-    Grid,
-    Group,
-    Kernel,
-    Op,
-    Operand,
-    Output,
-    Store,
-    Type,
-    Value,
-    Yield,
-    fresh,
-    used_names,
-)
+from tilec.ir import Grid, Group, Kernel, Op, Operand, Output, Store, Type, Value, Yield
 from tilec.parse import parse
 from tilec.passes.simplify import simplify
 from tilec.passes.tile import Options, tile
+from tilec.renaming import fresh, used_names
 
 TILES = {"b": 1, "h": 1, "i": 4, "j": 4}
 AXES = ("b", "h", "i", "j")

@@ -88,7 +88,7 @@ def test_sums_stop_at_the_ends() -> None:
 def test_which_values_are_wide() -> None:
     text = "kernel f(X[N], a: i64[N], c: i32[N], s: int, seed: int) -> O: i64[i]:\n"
     text += "    O = a[i] + c[i] + (1 if uniform(seed, i) > 0.5 else s)\n"
-    kernel = tilec.compile(text)._for_types({"X": "f32"})
+    kernel = tilec.compile(text)._versions.for_types({"X": "f32"})
     loads = {op.tensor: op.result.name for op in kernel.body if op.word == "load"}  # type: ignore[attr-defined]
     found = wide(kernel)
     assert {"a", loads["a"]} <= found

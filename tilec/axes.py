@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from tilec import scalar
 from tilec.errors import Span
-from tilec.ir import Kernel, Op, Operand, Reduce, fresh, rebuild, used_names
+from tilec.ir import Kernel, Op, Operand, Reduce, rebuild
+from tilec.renaming import fresh, used_names
 from tilec.scope import Names, Range, Report, Stop
 from tilec.syntax import Call, Def, Expr, Index, KernelDef, Let, Name, Statement, walk
 

@@ -13,10 +13,11 @@ from typing import TypeAlias
 
 from tilec import scalar, syntax
 from tilec.axes import AxisFinder, apart, in_order
+from tilec.builder import Builder
 from tilec.dtypes import DType, kind
 from tilec.elaborate import Elaborator
 from tilec.errors import SourceError, Span
-from tilec.ir import Argument, Assertion, Axis, Builder, Kernel, Op, Output, Store, Tensor, Value
+from tilec.ir import Argument, Assertion, Axis, Kernel, Op, Output, Store, Tensor, Value
 from tilec.scope import (
     CONSTANTS,
     FAILED,

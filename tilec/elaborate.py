@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from tilec import calls, reductions, syntax, unknown
+from tilec.builder import Builder
 from tilec.dtypes import kind
 from tilec.errors import Span
-from tilec.ir import ABSENT, Builder
+from tilec.ir import ABSENT
 from tilec.phrases import DEPTH, LEAST
 from tilec.scalar import Scalar, evaluable
 from tilec.scope import CONSTANTS, FAILED, KERNEL, Frame, KindOf, Names, Report, Stop, Term

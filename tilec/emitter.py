@@ -6,8 +6,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Literal
 
 from tilec import scalar
+from tilec.builder import Builder
 from tilec.dtypes import kind
-from tilec.ir import Builder, Kernel, Op, Operand
+from tilec.ir import Kernel, Op, Operand
 from tilec.scalar import Scalar
 from tilec.wide import reached, saturated
 

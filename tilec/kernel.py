@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilec import backend, binding, bounds, choices, pipeline, scalar
@@ -14,9 +12,6 @@ from tilec.arrays import Array, check_gradient, device_of, give, reach, view
 from tilec.dtypes import DType, kind
 from tilec.errors import (
     ArgumentError,
-    Diagnostic,
-    SourceError,
-    Span,
     UnsupportedError,
 )
 from tilec.ir import Argument, Tensor
@@ -24,14 +19,14 @@ from tilec.ir import Kernel as IR
 from tilec.repeat import Look, Ready, Repeats
 from tilec.results import Maker, Result, given, makers
 from tilec.scalar import Number, Scalar
-from tilec.source import Source
+from tilec.source import Source, read
+from tilec.stages import Stages
+from tilec.versions import Versions
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.target import Code
-    from tilec.rows import Chooser
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
-    from tilec.tuning.shipped import Default
     from tilec.tuning.store import Winner
 
 PLANS = 256
@@ -94,16 +89,9 @@ class Kernel:
         self._schedule = choices.schedule(schedule)
         backend.check_schedule(target, self._schedule)
         self._signature = source.signature
-        self._lowered: dict[tuple[DType, ...], IR] = {}
-        self._online: dict[tuple[DType, ...], IR] = {}
-        self._checked: dict[tuple[DType, ...], tuple[bounds.Index, ...]] = {}
-        self._static: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._rows: dict[object, Chooser] = {}
-        self._tiled: dict[object, IR] = {}
-        self._pieces: dict[object, tuple[scalar.Compiled, ...]] = {}
-        self._ready: dict[object, tuple[IR, backend.Runner]] = {}
+        self._versions = Versions(source, self._tile, self._schedule)
+        self._stages = Stages(self._versions, target)
         self._plans: dict[object, Plan] = {}
-        self._offers: dict[object, tuple[Default, ...]] = {}
         self._repeats = Repeats(source.signature)
 
     # ---- the signature
@@ -267,26 +255,13 @@ class Kernel:
     def _new_plan(
         self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
     ) -> Plan:
-        kernel = self._typed(arrays)
+        kernel = self._versions.typed(arrays)
         bound = binding.bind(kernel, arrays, scalars)
-        bounds.check(kernel, self._indices(kernel), bound, self._source.written)
+        bounds.check(kernel, self._versions.indices(kernel), bound, self._source.written)
         outputs = self._results(kernel, bound)
-        tuned = self._tuned(target, kernel, bound.sizes)
-        return Plan(bound, *self._compiled(target, kernel, bound, tuned), outputs, tuned)
-
-    def _fixed(self, online: IR, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The sizes that code is compiled for."""
-        types: tuple[str, ...] = tuple(t.dtype for t in online.tensors.values())
-        if types not in self._static:
-            self._static[types] = pipeline.module("specialise").static_dims(online)
-        return {d: sizes[d] for d in self._static[types]}
-
-    def _indices(self, kernel: IR) -> tuple[bounds.Index, ...]:
-        """The indices whose range is checked at a call."""
-        types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
-        if types not in self._checked:
-            self._checked[types] = bounds.indices(kernel)
-        return self._checked[types]
+        tuned = self._versions.tuned(target, kernel, bound.sizes)
+        made = self._versions.compiled(target, kernel, bound, tuned)
+        return Plan(bound, *made, outputs, tuned)
 
     @staticmethod
     def _results(kernel: IR, bound: binding.Bound) -> tuple[Result, ...]:
@@ -294,107 +269,11 @@ class Kernel:
             Result(o.name, o.dtype, tuple(bound.extents[a] for a in o.axes)) for o in kernel.outputs
         )
 
-    def _typed(self, arrays: Mapping[str, Array]) -> IR:
-        """The tensor IR for the element types of the arrays. Raises ArgumentError for one that the program excludes."""
-        for t in self._signature.tensors.values():
-            got = arrays[t.name].dtype
-            if t.name not in self._source.untyped and got != t.dtype:
-                raise ArgumentError(
-                    f"argument {t.name}: expected elements of type {t.dtype}, got {got}: "
-                    f"convert it, or declare {t.name}: {got}[…]"
-                )
-        return self._for_types({n: arrays[n].dtype for n in self._source.untyped})
-
-    def _for_types(self, dtypes: Mapping[str, DType]) -> IR:
-        key = tuple(dtypes.values())
-        if key not in self._lowered:
-            self._lowered[key] = self._source.lowered(dtypes)
-        return self._lowered[key]
-
-    def _all_of(self, dtype: DType) -> IR:
-        """The tensor IR with one element type for the untyped tensors. Raises ArgumentError for one that is none."""
-        return self._for_types(self._source.types(choices.dtype(dtype)))
-
-    def _compiled(
-        self, target: str, kernel: IR, bound: binding.Bound, tuned: Winner | None
-    ) -> tuple[IR, backend.Runner]:
-        """The IR that runs and what runs it, for given element types and the sizes that must be known to compile."""
-        sizes = bound.sizes
-        types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
-        key: tuple[object, ...] = (target, types)
-        as_written = target == "reference" and not self._tile
-        if as_written and key not in self._ready:
-            self._ready[key] = kernel, backend.runner(kernel, target)
-        if as_written:
-            return self._ready[key]
-        from tilec import rows  # the passes behind it take a while to load
-
-        online = self._after_tensor_passes(types, kernel)
-        fixed = self._fixed(online, sizes)
-        tile = self._tile if tuned is None else dict(tuned.choice.tile)
-        schedule = self._schedule if tuned is None else dict(tuned.choice.schedule)
-        known = {**sizes, **bound.scalars}
-        if key not in self._rows:
-            self._rows[key] = rows.Chooser(online, pipeline.target_of(target))
-        chosen = None if tile else self._rows[key](known)
-        extents = chosen.extents if chosen else tile
-        fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
-        far = binding.far(kernel, bound.scalars)
-        key += (*fixed.items(), *extents.items(), *schedule.items(), far)
-        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, target, far=far)
-        tiles = self._in_tiles(key, online, steps)
-        workers = backend.workers(target, schedule)
-        if workers and self._few(key, tiles, workers, known):
-            key += ("workers", workers)
-            tiles = self._in_tiles(key, online, functools.partial(steps, workers))
-        if key not in self._ready:
-            before = None if tile or far else (online, sizes)
-            runner = backend.runner(tiles, target, schedule, before, tuned is not None, chosen)
-            self._ready[key] = tiles, runner
-        return self._ready[key]
-
-    def _in_tiles(self, key: object, online: IR, steps: Callable[[], pipeline.Pipeline]) -> IR:
-        """The tile IR of a key, made once."""
-        if key not in self._tiled:
-            self._tiled[key] = pipeline.run(online, steps())
-        return self._tiled[key]
-
-    def _few(self, key: object, tiles: IR, workers: int, known: Mapping[str, Number]) -> bool:
-        """Whether there are fewer tiles than workers; how many, as an expression of the sizes, is found out once."""
-        split = pipeline.module("split")
-        counts = self._pieces.get((key, workers))
-        if counts is None:
-            counts = self._pieces[key, workers] = split.pieces(
-                tiles, split.Options(workers=workers)
-            )
-        return split.cut(counts, known)
-
-    def _tuned(self, target: str, kernel: IR, sizes: Mapping[str, int]) -> Winner | None:
-        """The stored schedule for a call, where the user chose none; a file that cannot be trusted gives a warning."""
-        if self._tile or self._schedule or target == "reference":
-            return None
-        from tilec.tuning import shipped, store
-
-        types: tuple[DType, ...] = tuple(t.dtype for t in kernel.tensors.values())
-        if (target, types) not in self._offers:
-            self._offers[target, types] = shipped.offers(kernel, target)
-        offers = self._offers[target, types]
-        if not offers and not store.exists():
-            return None
-        from tilec.tuning import use  # the tuner's parts, not needed where nothing was ever tuned
-
-        online = self._after_tensor_passes(types, kernel)
-        return use.winner(kernel, online, sizes, self._fixed(online, sizes), target, offers)
-
     def tuned(self, *, dtype: DType = "f32", sizes: Mapping[str, int]) -> Winner | None:
         """The schedule that a search stored, or that is shipped, for calls of these sizes; None where the rule decides, or
         the `tile` and `schedule` of this kernel."""
-        return self._tuned(self._target or "cpu", self._all_of(dtype), sizes)
-
-    def _after_tensor_passes(self, types: tuple[DType, ...], kernel: IR) -> IR:
-        if types not in self._online:
-            self._online[types] = pipeline.run(kernel, pipeline.tensor_pipeline())
-        return self._online[types]
+        versions = self._versions
+        return versions.tuned(self._target or "cpu", versions.all_of(dtype), sizes)
 
     # ---- looking into it
 
@@ -415,9 +294,9 @@ class Kernel:
             raise ArgumentError(
                 f"no pass is called {after!r} here; expected one of {', '.join(names)}"
             )
-        stages = self.stages(sizes=sizes)
-        found = next(k for n, k in stages if n == after) if after else _last(stages)
-        return show(found)
+        if after is None:
+            return show(self._stages.last("f32", sizes))
+        return show(next(k for n, k in self.stages(sizes=sizes) if n == after))
 
     def stages(
         self,
@@ -427,40 +306,7 @@ class Kernel:
         steps: pipeline.Pipeline | None = None,
     ) -> Iterator[tuple[str, IR]]:
         """The name of each pass and the IR after it, the first being `lower`. `steps`: another pipeline."""
-        known = {**self._source.sizes, **self._own(sizes or {})}
-        kernel = self._all_of(dtype)
-        yield "lower", kernel
-        if steps is not None:
-            yield from pipeline.stages(kernel, steps, sizes=known)
-            return
-        target = self._target or "cpu"
-        if target == "reference":
-            return
-        online = kernel
-        for name, online in pipeline.stages(kernel, pipeline.tensor_pipeline()):
-            yield name, online
-        yield from pipeline.stages(online, self._tile_steps(target, online, known), sizes=known)
-
-    def _tile_steps(self, target: str, online: IR, sizes: Mapping[str, int]) -> pipeline.Pipeline:
-        """The passes that cut a kernel into the tiles that run on a target, as far as the sizes decide on them."""
-        found: pipeline.Pipeline = ()
-        if not self._tile and all(d in sizes for d in online.dims):
-            needed = {d: sizes[d] for d in online.dims}
-            found = backend.tile_steps(online, needed, target, self._schedule)
-        return found or self._default_steps(target)[len(pipeline.TENSOR) :]
-
-    def _default_steps(self, target: str) -> pipeline.Pipeline:
-        if target == "reference":
-            return ()
-        workers = (
-            backend.workers(target, self._schedule) if backend.WORKERS in self._schedule else None
-        )
-        tensor, tiles = (
-            pipeline.tensor_pipeline(),
-            pipeline.tile_pipeline({}, self._tile, target, workers),
-        )
-        # the sizes that specialise fixes are known only after the tensor passes
-        return tensor + tuple(pipeline.Step(s.name) if s.name == "specialise" else s for s in tiles)
+        return self._stages.along(dtype, sizes or {}, steps)
 
     def source(
         self,
@@ -481,21 +327,7 @@ class Kernel:
         if backend.on_gpu(choices.text("source", target)) and target != "cuda":
             there = Kernel(self._source, target=target, tile=self._tile, schedule=self._schedule)
             return there.source("cuda", dtype=dtype, processor=processor, **sizes)
-        if target in backend.CPU_FORMS:
-            tiles = _last(self.stages(dtype=dtype or "f32", sizes=sizes))
-            return backend.source(tiles, target, processor=processor)
-        if target not in backend.GPU_FORMS:
-            forms = ", ".join(backend.CPU_FORMS + backend.GPU_FORMS)
-            raise UnsupportedError(
-                f"no code of the kind {target!r} can be made; what works is {forms}"
-            )
-        if processor is not None:
-            raise UnsupportedError(
-                f"processor={processor!r} goes with {' and '.join(backend.CPU_FORMS)}; {target} is code for a GPU"
-            )
-        from tilec.backends.cuda import target as cuda
-
-        return cuda.source(self.gpu_code(dtype=dtype, called=False, **sizes), target)
+        return self._stages.code(target, dtype, processor, sizes)
 
     def gpu_code(self, *, dtype: DType | None = None, called: bool = False, **sizes: int) -> Code:
         """The CUDA text for a GPU, and what its kernels take. Untyped tensors are f16 unless `dtype` says otherwise.
@@ -503,20 +335,7 @@ class Kernel:
         The GPU is that of the kernel's target; where that is no GPU, the one of this machine, else an H100. `called`: what
         a call would run, which on a device with more shared memory than that GPU has may be something else.
         """
-        from tilec.backends.cuda import target as cuda
-
-        own = self._target if self._target and backend.on_gpu(self._target) else "cuda"
-        steps = self._default_steps(own)
-        tiles = _last(self.stages(dtype=dtype or "f16", sizes=sizes, steps=steps))
-        online = self._after_tensor_passes(
-            tuple(t.dtype for t in tiles.tensors.values()),
-            self._all_of(dtype or "f16"),
-        )
-        known = self._sizes(sizes)
-        before = None if self._tile else cuda.Online(online, {d: known[d] for d in online.dims})
-        if called and before is not None:
-            before = cuda.here(before, cuda.arch_of(own))
-        return cuda.code_for(tiles, own, self._schedule, before)
+        return self._stages.on_gpu(dtype, sizes, called=called)
 
     def traffic(self, *, dtype: DType = "f32", **sizes: int) -> list[tuple[str, Budget]]:
         """The bytes between HBM and on-chip memory as the program stands (`lower`) and after each pass.
@@ -534,7 +353,7 @@ class Kernel:
         self, sizes: Mapping[str, int], scalars: Mapping[str, Number] | None = None
     ) -> tuple[dict[str, int], dict[str, Number]]:
         """All sizes and all scalars, those that are not given from the program's `sizes` line and the defaults."""
-        known = self._sizes(sizes)
+        known = self._source.all_sizes(sizes)
         given = binding.numbers(self._signature, dict(scalars or {}))
         lacking = [
             n for n, p in self._signature.arguments.items() if p.default is None and n not in given
@@ -542,27 +361,6 @@ class Kernel:
         if lacking:
             raise ArgumentError(f"argument {lacking[0]} is missing: it has no default")
         return known, binding.scalar_values(self._signature, given, known)
-
-    def _sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The program's sizes with those given on top. Raises ArgumentError for one that is missing or unknown."""
-        known = {**self._source.sizes, **self._own(sizes)}
-        dims = self._signature.dims
-        lacking = [d for d in dims if d not in known]
-        if lacking:
-            raise ArgumentError(
-                f"no size is known for {', '.join(lacking)}; give it, or add `sizes {lacking[0]}=…` to the program"
-            )
-        return {d: known[d] for d in dims}
-
-    def _own(self, sizes: Mapping[str, object]) -> dict[str, int]:
-        """Sizes given by the user. Raises ArgumentError for one of a dimension that the kernel lacks, or of no use."""
-        dims = self._signature.dims
-        for n in sizes:
-            if n not in dims:
-                raise ArgumentError(
-                    f"{self.name} has no dimension {n!r}; its dimensions are {', '.join(dims)}"
-                )
-        return choices.sizes(sizes)
 
     def sample(self, seed: int = 0, *, dtype: DType = "f32", **sizes: int) -> dict[str, Any]:
         """NumPy arrays that fit the tensor parameters, by name.
@@ -572,8 +370,8 @@ class Kernel:
         """
         from tilec.sample import draw
 
-        kernel = self._all_of(dtype)
-        return draw(self._source, kernel, self._sizes(sizes), choices.seed(seed))
+        kernel = self._versions.all_of(dtype)
+        return draw(self._source, kernel, self._source.all_sizes(sizes), choices.seed(seed))
 
     def deciding(
         self, kernels: Iterable[IR], dtype: DType, sizes: Mapping[str, int]
@@ -583,7 +381,7 @@ class Kernel:
         from tilec.sample import draw
 
         names = {t for k in kernels for t in Control(k, usual=True).tensors}
-        return draw(self._source, self._all_of(dtype), sizes, 0, names) if names else {}
+        return draw(self._source, self._versions.all_of(dtype), sizes, 0, names) if names else {}
 
     def reference(self, /, *tensors: Any, **named: Any) -> Any:
         """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""
@@ -594,7 +392,7 @@ class Kernel:
         given = binding.by_name(self._signature, tensors, named)
         names = self._signature.tensors
         arrays = {n: view(n, given[n]) for n in names}
-        kernel = self._typed(arrays)
+        kernel = self._versions.typed(arrays)
         bound = binding.bind(kernel, arrays, binding.numbers(kernel, given))
         bounds.check(kernel, bounds.indices(kernel), bound, self._source.written)
         outcome = interpreter.run(kernel, {n: a.numpy() for n, a in arrays.items()}, bound.scalars)
@@ -640,14 +438,14 @@ class Kernel:
                 "tune: the target reference has no schedule; what works is cpu, cuda"
             )
         arrays = {n: backend.see(n, given[n], target) for n in names}
-        kernel = self._typed(arrays)
+        kernel = self._versions.typed(arrays)
         bound = binding.bind(kernel, arrays, binding.numbers(self._signature, given))
         bounds.check(kernel, bounds.indices(kernel), bound, self._source.written)
-        online = self._after_tensor_passes(tuple(t.dtype for t in kernel.tensors.values()), kernel)
+        online = self._versions.online(kernel)
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
         self._repeats.clear()
-        return call.tune(self._fixed(online, bound.sizes), options)
+        return call.tune(self._versions.fixed(online, bound.sizes), options)
 
 
 def _again(
@@ -660,12 +458,6 @@ def _again(
 ) -> Kernel:
     """A kernel that was pickled."""
     return Kernel(Source.of(text, file, name), target=target, tile=tile, schedule=schedule)
-
-
-def _last(stages: Iterator[tuple[str, IR]]) -> IR:
-    """The IR at the end of a pipeline."""
-    *_, (_, kernel) = stages
-    return kernel
 
 
 def compile(
@@ -701,19 +493,3 @@ def load(
     """A kernel from a `.tile` file; like `compile` otherwise. Raises ArgumentError for a file that cannot be read."""
     file = choices.path(path)
     return Kernel(Source.of(read(file), file, name), target=target, tile=tile, schedule=schedule)
-
-
-def read(file: str) -> str:
-    """The text of a program's file. Raises ArgumentError where it cannot be read, SourceError where it is not UTF-8."""
-    try:
-        data = Path(file).read_bytes()
-    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as e:
-        text = data.decode("latin-1")
-        line, column = text.count("\n", 0, e.start) + 1, e.start - text.rfind("\n", 0, e.start)
-        span = Span(file, line, column, line, column + 1)
-        hint = "save the file as UTF-8"
-        raise SourceError([Diagnostic(span, "this byte is not UTF-8", hint)], text) from e

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilec.ir import Builder, Operand
+from tilec.builder import Builder
+from tilec.ir import Operand
 from tilec.scalar import Scalar
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tilec import phrases, syntax
 from tilec.errors import Diagnostic, SourceError, Span
@@ -32,6 +31,8 @@ _WORDS = {
 }
 _TOP = ("kernel", "sizes", "sample")
 _INSIDE = ("axis", "assertion", "let")
+_FUNCTION = re.compile(r"\s*(\w+\s*\([\w\s,]*\))\s*=(?!=)")
+"""A function without its `def`."""
 _FIRST = re.compile(r"[\s\ufeff]*([A-Za-z_][A-Za-z_0-9]*)[ \t]*(\S?\S?)")
 
 
@@ -42,11 +43,6 @@ def parse(text: str, file: str = "<text>") -> Program:
         message = f"this program has {len(text)} characters; the most is {LONGEST}"
         return Program(text, file, diagnostics=(Diagnostic(span, message),))
     return _File(text, file).read()
-
-
-def read_file(path: Path) -> str:
-    """The text of a file. Raises SourceError where it is not UTF-8."""
-    return decode(path.read_bytes(), str(path))
 
 
 def decode(data: bytes, file: str) -> str:
@@ -326,5 +322,7 @@ def _no_statement(word: str, after: str, text: str) -> tuple[str, str | None]:
         return unexpected_character(odd)
     if after[:1] == ":" and "=" in text:
         return "a value is declared without a type", f"write {word} = EXPR; f32(…) converts"
+    if shape := _FUNCTION.match(text):
+        return "a function is defined by a def line", f"write def {shape.group(1).strip()} = EXPR"
     hint = near(word, list(_WORDS)) if after[:1].isalnum() or after[:1] == "_" else None
     return "this line is no statement", hint or "write NAME = EXPR"

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilec import syntax, unknown
-from tilec.ir import Axis, fresh
+from tilec.ir import Axis
 from tilec.lacking import reduce
+from tilec.renaming import fresh
 from tilec.scope import CONSTANTS, FAILED, REDUCTIONS, Frame, Term
 from tilec.syntax import Name
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilec.ir import Builder, Kernel, Op, Operand, Value, rebuild
+from tilec.builder import Builder
+from tilec.ir import Kernel, Op, Operand, Value, rebuild
 
 
 class Rewrite(Builder):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilec import syntax
+from tilec.builder import Builder
 from tilec.dtypes import SIZES as DTYPES
 from tilec.dtypes import DType, Kind
 from tilec.elaborate import Elaborator
 from tilec.errors import Span
-from tilec.ir import Argument, Builder, Kernel, Tensor
+from tilec.ir import Argument, Kernel, Tensor
 from tilec.scalar import Scalar
 from tilec.scope import CONSTANTS, SCALAR_TYPES, Names, Report, Term
 from tilec.syntax import Expr, Item, Name
@@ -140,7 +141,7 @@ class Signature:
                 message = f"the dimension '{n.name}' never stands alone, so no argument says how large it is"
                 hint = (
                     near(n.name, self.names.dims)
-                    or f"declare some tensor with {n.name} as a dimension of its own"
+                    or f"declare some tensor with {n.name} as a dimension of its own, or give this one a plain name"
                 )
                 self.report(n.span, message, hint)
                 return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilec import choices
@@ -70,6 +71,27 @@ class Source:
         dims = self.signature.dims
         return {d: n for d, n in self.program.sizes.items() if d in dims}
 
+    def own(self, sizes: Mapping[str, object]) -> dict[str, int]:
+        """Sizes given by the user. Raises ArgumentError for one of a dimension that the kernel lacks, or of no use."""
+        dims = self.signature.dims
+        for n in sizes:
+            if n not in dims:
+                raise ArgumentError(
+                    f"{self.name} has no dimension {n!r}; its dimensions are {', '.join(dims)}"
+                )
+        return choices.sizes(sizes)
+
+    def all_sizes(self, sizes: Mapping[str, object]) -> dict[str, int]:
+        """The program's sizes with those given on top. Raises ArgumentError for one that is missing or unknown."""
+        known = {**self.sizes, **self.own(sizes)}
+        dims = self.signature.dims
+        lacking = [d for d in dims if d not in known]
+        if lacking:
+            raise ArgumentError(
+                f"no size is known for {', '.join(lacking)}; give it, or add `sizes {lacking[0]}=…` to the program"
+            )
+        return {d: known[d] for d in dims}
+
     def written(self, element: Span, position: int) -> str:
         """An index of an element of a tensor, as written; empty where it is long or not to be found."""
         from tilec.scope import Report
@@ -106,3 +128,14 @@ def _checked(text: str, file: str) -> tuple[Program, Assumed]:
 
     program = parse(text, file)
     return program, check(program)
+
+
+def read(file: str) -> str:
+    """The text of a program's file. Raises ArgumentError where it cannot be read, SourceError where it is not UTF-8."""
+    from tilec.parse import decode
+
+    try:
+        data = Path(file).read_bytes()
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
+    return decode(data, file).replace("\r\n", "\n")

@@ -25,11 +25,11 @@ from tilec.ir import (
     Store,
     Type,
     Value,
-    fresh,
     operands,
     rebuild,
 )
 from tilec.nature import STRIDE, Values, computed
+from tilec.renaming import fresh
 from tilec.wide import wide
 
 Pair = tuple[str, str]

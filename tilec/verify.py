@@ -1,7 +1,7 @@
 """Checks that a kernel keeps the rules of the IR. It runs after every pass, in time linear in the number of ops.
 
 What it holds to: every name is defined once, before it is used, in a region that its user can see; a result has the
-type that `ir.Builder` infers from the operands; the tile extents in types are those of the windows at that place;
+type that `Builder` infers from the operands; the tile extents in types are those of the windows at that place;
 values cross the borders of regions with the types that are declared there.
 """
 
@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import assert_never, cast
 
+from tilec.builder import Builder
 from tilec.dtypes import SIZES, kind
 from tilec.errors import CompilerBug
 from tilec.functions import FUNCTIONS, REDUCTIONS
@@ -19,7 +20,6 @@ from tilec.ir import (
     AnyOp,
     Body,
     Buffer,
-    Builder,
     Cast,
     Contract,
     Edge,

@@ -38,6 +38,14 @@ FOREIGN_FUNCTIONS = {
     **dict.fromkeys(("transpose", "permute"), "reorder the indices"),
     **dict.fromkeys(("arange", "range", "iota"), "as a number, an axis is the position: write j"),
     **dict.fromkeys(("var", "std"), "write it out: mean[j]((x - mean[j](x)) ** 2)"),
+    **dict.fromkeys(("argmax", "argmin"), "write it out: min[j](j if x == max[j](x) else N)"),
+    **dict.fromkeys(
+        ("topk", "sort", "argsort"), "data cannot be sorted: give positions as an input"
+    ),
+    "prod": "write it out: exp(sum[j](log(x))) where x > 0",
+    "gelu": "write it out: 0.5 * x * (1 + erf(x / sqrt(2)))",
+    "softplus": "write it out: log(1 + exp(x))",
+    "dropout": "write it out: x / (1 - rate) if uniform(seed, i, j) >= rate else 0",
     "maximum": "write max(x, y)",
     "minimum": "write min(x, y)",
     "ln": "write log(…)",

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilec.backends.cuda.block import Parameter
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.online import Online
-from tilec.ir import Kernel
+from tilec.ir import (
+    Kernel,
+)
 from tilec.scalar import Number
 
 if TYPE_CHECKING:
@@ -29,6 +31,10 @@ NAMES = ("hopper", "ampere")
 """The emitters, the fastest first."""
 
 Fields = Mapping[str, object]
+
+
+class Refused(Exception):
+    """The grid does not fit an emitter; the message says why."""
 
 
 class Cost(Protocol):

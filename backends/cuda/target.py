@@ -19,7 +19,7 @@ from tilec.backend import Draft, Room
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, nvrtc
 from tilec.backends.cuda.block import Layout
-from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
+from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, Refused, emitter, makers
 from tilec.backends.cuda.online import Online
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.lower import Function, lower
@@ -177,7 +177,6 @@ class Whole:
 
 def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | None:
     """The tiles of a fast emitter with no axis in pieces; None where no grid fits it."""
-    from tilec.backends.cuda.hopper.structure import Refused
     from tilec.passes.split import pieces
 
     try:
@@ -195,8 +194,6 @@ def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Cod
     Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
     one whose plan does. Where smaller tiles do not help, it gives up.
     """
-    from tilec.backends.cuda.hopper.structure import Refused
-
     reason = ""
     spilled: list[int] = []
     try:

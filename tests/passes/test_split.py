@@ -19,10 +19,11 @@ from tests.test_differential import EXAMPLES, difference, levels, several
 from tilec import pipeline
 from tilec.backends.reference.interpreter import run
 from tilec.errors import ArgumentError, UnsupportedError
-from tilec.ir import For, Grid, Kernel, Yield, substitute, walk
+from tilec.ir import For, Grid, Kernel, Yield, walk
 from tilec.passes.place import place
 from tilec.passes.split import Options, few, split
 from tilec.reader import read
+from tilec.renaming import substitute
 from tilec.scalar import evaluate
 from tilec.text import show
 from tilec.traffic import budget

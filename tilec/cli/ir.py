@@ -229,8 +229,8 @@ def opt(
 ) -> None:
     """Read IR text, run passes, print IR text."""
     from tilec import pipeline
-    from tilec.kernel import read
     from tilec.reader import read as read_ir
+    from tilec.source import read
     from tilec.verify import fault
 
     if file == "-" and not sys.stdin:  # closed by the caller

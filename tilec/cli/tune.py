@@ -223,7 +223,7 @@ def _export(file: str) -> None:
 
 
 def _import(file: str) -> None:
-    from tilec.kernel import read
+    from tilec.source import read
     from tilec.tuning import store
 
     winners = store.imported(read(file), file)

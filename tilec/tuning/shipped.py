@@ -19,7 +19,8 @@ from importlib.resources import files
 from typing import Any
 
 from tilec import text
-from tilec.ir import Kernel, used_names
+from tilec.ir import Kernel
+from tilec.renaming import used_names
 from tilec.tuning.key import Key, kind, near
 from tilec.tuning.store import Choice, StoreError, Winner, choice
 

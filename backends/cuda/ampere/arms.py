@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilec.backends.cuda.hopper.structure import Block
-from tilec.ir import Body, If, Op, Operand, Yield, substitute
+from tilec.ir import Body, If, Op, Operand, Yield
+from tilec.renaming import substitute
 
 
 @dataclass(frozen=True)

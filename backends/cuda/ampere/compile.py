@@ -11,11 +11,13 @@ from tilec.backends.cuda.ampere import plan as plans
 from tilec.backends.cuda.ampere.emit import emit
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import compile as hopper
 from tilec.backends.cuda.hopper.analysis import HEAVY
 from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled, uneven
+from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import changed
-from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
+from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.online import Online
 from tilec.ir import Grid, Kernel, Load, Map, operands, walk
 from tilec.passes.split import Options

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tilec.backends.cuda.ampere.plan import Plan
 from tilec.backends.cuda.hopper.computing import Computing
 from tilec.backends.cuda.hopper.roles import Places
-from tilec.backends.cuda.hopper.structure import Tile
+from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.ir import Operand
 
 

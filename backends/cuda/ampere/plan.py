@@ -19,7 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilec.backends.cuda.ampere.schedule import Schedule
-from tilec.backends.cuda.hopper.structure import Refused, Structure, Tile
+from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper.structure import Structure
+from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.ir import Load, walk
 
 WIDEST = 256

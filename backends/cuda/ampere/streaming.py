@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from tilec.backends.cuda.ampere.loading import Loading
 from tilec.backends.cuda.ampere.middle import Middle
 from tilec.backends.cuda.ampere.plan import kept, padded
-from tilec.backends.cuda.hopper.structure import Block, Head, Tail, Tile
-from tilec.backends.cuda.hopper.tiles import PARTS
+from tilec.backends.cuda.hopper.structure import Block, Head, Tail
+from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.dataflow import backward, definitions, names_in
 from tilec.ir import Map, Op, operands, walk
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.conditions import Conditions
 from tilec.backends.cuda.hopper.expression import (
     Expression,
 )
 from tilec.backends.cuda.hopper.scope import Scope
-from tilec.backends.cuda.hopper.structure import Block, Refused
+from tilec.backends.cuda.hopper.structure import Block
 from tilec.dataflow import names_in
 from tilec.ir import (
     ABSENT,

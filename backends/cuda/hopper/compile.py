@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.labels import labels
+from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
-from tilec.backends.cuda.hopper.structure import Refused, Structure, recognise
+from tilec.backends.cuda.hopper.structure import Structure
 from tilec.ir import Edge, Grid, Kernel, Load, Op, operands, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
     ELEMENT,
@@ -22,14 +23,13 @@ from tilec.backends.cuda.hopper.expression import (
     loaded,
     pointwise,
 )
+from tilec.backends.cuda.hopper.pieces import PIECE, Pieces
 from tilec.backends.cuda.hopper.scope import Scope
-from tilec.backends.cuda.hopper.tiles import Refused, Tile
+from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import definitions
 from tilec.dtypes import SIZES
 from tilec.ir import Cast, Load, Map, Op, Operand, operands
 
-PIECE = 8
-"""The columns of a piece."""
 FLIGHT = 32
 """The registers per thread that hold pieces on their way from memory."""
 
@@ -43,7 +43,9 @@ class Computing:
         self.defs = definitions(tile.ops)
         self.pieces = -(-tile.width // 16) * 2
         self.lanes = min(32, 1 << (self.pieces - 1).bit_length())
-        self.adjacent = [op for op in tile.ops if isinstance(op, Load) and self.is_adjacent(op)]
+        self.loaded = Pieces(scope, tile)
+        loads = [op for op in tile.ops if isinstance(op, Load)]
+        self.adjacent = [op for op in loads if self.loaded.adjacent(op)]
         self.columns: dict[str, Expression] = {}
         self.own: dict[str, Expression] = {}
         self.given: dict[str, Expression] = {}
@@ -103,7 +105,7 @@ class Computing:
     def dense(self, op: Load) -> str:
         """The test whether the pieces of a load are 8 elements side by side, and aligned."""
         name = self.names.of(op.tensor)
-        along = self.along(op)
+        along = self.loaded.along(op)
         strides = [f"{name}_stride{k}" for k in range(len(op.index)) if k != along]
         return f"is_whole({', '.join([name, f'{name}_stride{along}', *strides])})"
 
@@ -226,7 +228,7 @@ class Computing:
 
     def place(self, op: Load, at: Callable[[Operand], Expression]) -> tuple[list[str], str]:
         """Where a row begins, and the tests whether it is there."""
-        name, along = self.names.of(op.tensor), self.along(op)
+        name, along = self.names.of(op.tensor), self.loaded.along(op)
         self.scope.used_pointers[op.tensor] = None
         checks, terms = list[str](), list[str]()
         for k, (x, dim) in enumerate(zip(op.index, self.scope.dims(op.tensor), strict=True)):
@@ -370,7 +372,7 @@ class Computing:
         out.add(
             f"const {element}* const {at} = (const {element}*)__shfl_sync(FULL, (u64){row}, source);"
         )
-        along = self.along(op)
+        along = self.loaded.along(op)
         start = self.first(op.index[along]).text
         length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
         place = f"{at} && {start} < {length} ? {at} + {start} : nullptr"
@@ -381,7 +383,7 @@ class Computing:
 
     def load_column(self, op: Load) -> None:
         """A piece of a tensor without rows."""
-        name, along = self.names.of(op.tensor), self.along(op)
+        name, along = self.names.of(op.tensor), self.loaded.along(op)
         checks, place = self.place(op, self.line)
         start = self.first(op.index[along]).text
         length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
@@ -408,51 +410,7 @@ class Computing:
                 four = ", ".join(f"{name}[{k}]" for k in range(4))
                 out.add(f"shared_piece({self.piece_place(n)}, {four});")
 
-    # ---- loads of pieces
-
-    def along(self, op: Load) -> int:
-        """The dimension that runs along a row."""
-        return next(k for k, x in enumerate(op.index) if self.is_along(x))
-
-    def is_adjacent(self, op: Load) -> bool:
-        """Whether a piece of a load is 8 elements that follow each other, or less of them at the end of a row."""
-        along = [x for x in op.index if self.is_along(x)]
-        return len(along) == 1 and self.is_shift(along[0])
-
-    def is_along(self, x: Operand) -> bool:
-        """Whether an index changes along a row."""
-        return isinstance(x, str) and self.tile.feature in self.scope.axes(x)
-
-    def is_shift(self, x: Operand) -> bool:
-        """Whether an index is the column, or another one a multiple of 8 away, from piece to piece."""
-        if x == self.tile.feature:
-            return True
-        op = self.defs.get(str(x))
-        match op:
-            case (
-                Map(fn="mod", args=(int() as y, int() as n))
-                | Map(fn="mod", args=(str() as y, int() as n))
-            ):
-                return n > 0 and n % PIECE == 0 and self.tile.width <= n and self.is_moved(y)
-            case _:
-                return False
-
-    def is_moved(self, x: Operand) -> bool:
-        """Whether an operand is the column plus a multiple of 8."""
-        if x == self.tile.feature:
-            return True
-        op = self.defs.get(str(x))
-        match op:
-            case Map(fn="add", args=(y, z)):
-                return any(self.is_moved(a) and self.is_step(b) for a, b in ((y, z), (z, y)))
-            case Map(fn="sub", args=(y, z)):
-                return self.is_moved(y) and self.is_step(z)
-            case _:
-                return False
-
-    def is_step(self, x: Operand) -> bool:
-        """Whether an operand is a multiple of 8."""
-        return isinstance(x, int) and x % PIECE == 0
+    # ---- indices
 
     def is_sure(self, x: Operand, dim: object) -> bool:
         """Whether an index is in range: the row's own, which is tested once, or that of a grid axis."""

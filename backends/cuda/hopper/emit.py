@@ -16,7 +16,10 @@ from tilec.backends.cuda.hopper.epilogue import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.loading import Loading
-from tilec.backends.cuda.hopper.plan import (
+from tilec.backends.cuda.hopper.plan import Plan, padded
+from tilec.backends.cuda.hopper.schedule import ROWS
+from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
+from tilec.backends.cuda.hopper.steps import (
     Acquire,
     Advance,
     Compute,
@@ -27,18 +30,14 @@ from tilec.backends.cuda.hopper.plan import (
     Loop,
     More,
     Next,
-    Plan,
     Query,
     Release,
     Settle,
     Step,
     Stream,
     Turn,
-    padded,
     split,
 )
-from tilec.backends.cuda.hopper.schedule import ROWS
-from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
 from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tilec.backend import Room
 from tilec.backends.cuda.hopper import compile as hopper
-from tilec.backends.cuda.hopper import plan
+from tilec.backends.cuda.hopper import listing
 from tilec.backends.cuda.hopper.cost import seconds
 from tilec.backends.cuda.hopper.launch import blocks, in_pieces, parameters, refusal
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
@@ -68,7 +68,7 @@ def room(source: Source) -> Room:
 
 def show(source: Source) -> str:
     """The plan of a kernel as text."""
-    return plan.show(source.plan)
+    return listing.show(source.plan)
 
 
 __all__ = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Registers
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
@@ -21,7 +22,6 @@ from tilec.backends.cuda.hopper.expression import (
 from tilec.backends.cuda.hopper.plan import Plan, padded
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.scope import Scope
-from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dataflow import definitions, names_in
 from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
 

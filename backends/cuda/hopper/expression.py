@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.span import Span
-from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dtypes import DType, kind
-from tilec.ir import Absent, Operand
+from tilec.ir import Absent
 
 Kind = Literal["float", "int", "bool"]
 
@@ -477,8 +477,3 @@ def loaded(text: str, dtype: DType) -> Expression:
     if dtype == "bool":
         return Expression(text, "bool")
     return Expression(text, "int", _BITS[dtype])
-
-
-def is_literal(x: Operand) -> bool:
-    """Whether an operand is a literal."""
-    return not isinstance(x, str)

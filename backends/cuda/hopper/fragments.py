@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Analysis, Root, is_masked
 from tilec.backends.cuda.hopper.expression import (
     Expression,
     literal,
 )
 from tilec.backends.cuda.hopper.loop import FragmentLoop
-from tilec.backends.cuda.hopper.structure import Refused
 from tilec.dataflow import names_in
 from tilec.ir import (
     Body,

@@ -10,10 +10,11 @@ from tilec.backends.cuda.hopper.computing import Computing
 from tilec.backends.cuda.hopper.dealing import Dealing
 from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled
-from tilec.backends.cuda.hopper.plan import Loader, announcing
+from tilec.backends.cuda.hopper.plan import Loader
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
-from tilec.backends.cuda.hopper.structure import Tile
+from tilec.backends.cuda.hopper.steps import announcing
+from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import names_in
 
 

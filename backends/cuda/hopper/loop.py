@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Analysis, Root
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
@@ -18,7 +19,6 @@ from tilec.backends.cuda.hopper.expression import (
     same_quotient,
 )
 from tilec.backends.cuda.hopper.span import Span
-from tilec.backends.cuda.hopper.structure import Refused
 from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.words import Words
 from tilec.dataflow import names_in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.expression import (
     POSITION,
     Expression,
@@ -13,7 +14,7 @@ from tilec.backends.cuda.hopper.expression import (
     pointwise,
 )
 from tilec.backends.cuda.hopper.labels import Label
-from tilec.backends.cuda.hopper.structure import Refused, Structure
+from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.text import Lines, Names
 from tilec.dtypes import DType
 from tilec.ir import (

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from tilec.backends.cuda.fast import Refused
 from tilec.dtypes import SIZES, DType
 from tilec.ir import (
     Body,
@@ -27,10 +28,10 @@ from tilec.ir import (
     Op,
     Operand,
     Type,
-    fresh,
     operands,
     walk,
 )
+from tilec.renaming import fresh
 from tilec.scalar import Scalar
 
 PARTS = 3
@@ -43,10 +44,6 @@ EXACT: dict[DType, tuple[DType, ...]] = {
 
 Tree = Operand | tuple[object, ...]
 """An expression of loads, without the names of what is in between: equal for equal operands of two loops."""
-
-
-class Refused(Exception):
-    """The grid does not fit; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from tilec.ir import (
     Type,
     operands,
     regions,
-    used_names,
     walk,
 )
+from tilec.renaming import used_names
 
 MOST_THREADS = 256
 

@@ -13,6 +13,7 @@ import tilec
 from tests.backends.cuda.hopper import running
 from tests.programs import CAUSAL
 from tilec.backends.cuda import nvrtc, target
+from tilec.backends.cuda.hopper import listing
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
 from tilec.backends.cuda.hopper.sections import section
@@ -96,7 +97,7 @@ def test_every_fitting_example_has_a_plan(name: str) -> None:
         rooms = sorted(ends(source.plan), key=lambda r: r.offset)
         for a, b in itertools.pairwise(rooms):
             assert a.offset + a.bytes * a.count <= b.offset
-        text = plans.show(source.plan)
+        text = listing.show(source.plan)
         assert text.count("acquire") >= 3
         assert f"{source.plan.schedule.warpgroups} warpgroups" in text
 

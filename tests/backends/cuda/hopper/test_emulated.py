@@ -13,7 +13,7 @@ import pytest
 
 import tilec
 from tests.backends.cuda.hopper import emulator, running
-from tilec.backends.cuda.hopper import plan as plans
+from tilec.backends.cuda.hopper import steps
 from tilec.backends.cuda.hopper.emit import emit
 
 pytestmark = pytest.mark.skipif(
@@ -331,21 +331,21 @@ def without(unwanted: Callable[[Any], bool], steps: Steps) -> Steps:
 
 def inside(unwanted: Callable[[Any], bool], s: Any) -> Any:
     """A step without some of those inside it."""
-    if isinstance(s, (plans.Loop, plans.More)):
+    if isinstance(s, (steps.Loop, steps.More)):
         return dataclasses.replace(s, steps=without(unwanted, s.steps))
-    if isinstance(s, plans.First):
+    if isinstance(s, steps.First):
         return dataclasses.replace(s, shared=without(unwanted, s.shared))
     return s
 
 
 BROKEN: dict[str, Callable[[Any], bool]] = {
-    "a value tile is read before it is there": lambda s: s == plans.Acquire("v", late=True),
-    "a stage is never given back": lambda s: s == plans.Release("k"),
+    "a value tile is read before it is there": lambda s: s == steps.Acquire("v", late=True),
+    "a stage is never given back": lambda s: s == steps.Release("k"),
     "keys are overwritten while they are read": lambda s: (
-        isinstance(s, plans.Settle) and s.pending == 1
+        isinstance(s, steps.Settle) and s.pending == 1
     ),
-    "weights are overwritten while they are read": lambda s: s == plans.Settle(0, ("tails",)),
-    "rows are read before they are there": lambda s: s == plans.Query(True),
+    "weights are overwritten while they are read": lambda s: s == steps.Settle(0, ("tails",)),
+    "rows are read before they are there": lambda s: s == steps.Query(True),
 }
 LABELS = {
     "documents": ("doc: i32[B, N]", "s if doc[b, i] == doc[b, j] else -inf"),
@@ -405,7 +405,7 @@ def test_labels_that_are_never_given_back_are_noticed() -> None:
     kernel, arrays = labelled("a short bias", 200)
     sizes = {"B": 2, "H": 2, "N": 200, "D": 16, "E": 16}
     _, sources = running.tiles(kernel, "f16", sizes, columns=16)
-    unwanted: Callable[[Any], bool] = lambda s: s == plans.Release("labels")  # noqa: E731
+    unwanted: Callable[[Any], bool] = lambda s: s == steps.Release("labels")  # noqa: E731
     broken = dataclasses.replace(sources[0].plan, steps=without(unwanted, sources[0].plan.steps))
     assert broken != sources[0].plan
     noticed(broken, kernel, arrays, sizes, "f16")
