@@ -109,3 +109,12 @@ def test_a_logit_that_is_a_whole_number() -> None:
     kernel = tilec.compile(text, target="cpu")
     arrays = np.ones((2, 4)), np.ones(3), np.ones((3, 5), int), np.arange(4) > 2
     np.testing.assert_array_equal(kernel(*arrays), kernel.reference(*arrays))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("-inf + inf", -INF), ("-inf - -inf", -INF), ("exp(-inf) * x[1]", 0)]
+)
+def test_literals_are_folded_by_the_rules_of_the_language(value: str, expected: float) -> None:
+    text = f"kernel f(x[N]) -> O[i]:\n    axis i < N\n    O = {value}\n"
+    got = tilec.compile(text, target="cpu")(np.full(2, NAN))
+    np.testing.assert_array_equal(got, [expected] * 2)
