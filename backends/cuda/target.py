@@ -19,7 +19,6 @@ from tilec.backends.cuda.generate import decided, fast, generate
 from tilec.backends.cuda.online import Online
 from tilec.errors import ArgumentError, ResourceError
 from tilec.ir import Kernel
-from tilec.scalar import Number
 
 if TYPE_CHECKING:
     from tilec.ceilings import Ceilings
