@@ -40,7 +40,7 @@ class Machine:
 
     def has(self, feature: str) -> bool:
         """Whether LLVM's feature of this name is on."""
-        return f"+{feature}" in self.features.split(",")
+        return f"+{feature}," in f"{self.features},"
 
     @property
     def arm(self) -> bool:
