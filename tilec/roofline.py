@@ -122,7 +122,9 @@ def stage(
     work: dict[Unit, int] = {u: budget.work.total(u) for u in UNITS}
     moved = budget.traffic.total
     tiled = any(isinstance(op, Grid) for op in kernel.body)
-    memory = min(moved, total + 2 * _buffers(kernel, env)) if tiled else moved  # pages may lie unread
+    memory = (
+        min(moved, total + 2 * _buffers(kernel, env)) if tiled else moved
+    )  # pages may lie unread
     done: dict[Unit, int] = work
     if tiled and kept:
         done = {u: min(work[u], kept[u]) for u in UNITS}

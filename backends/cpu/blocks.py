@@ -13,7 +13,7 @@ from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.memory import gather
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES, Kind
+from tilec.backends.cpu.vector import BYTES, Kind, constant
 from tilec.ir import Load
 
 UNROLL = 4
@@ -44,13 +44,15 @@ class Blocks:
         self.ev, self.e = ev, ev.e
 
     def fits(self, op: Load) -> bool:
-        """Whether an op loads a block: the indices that vary are axes of their own, and the rows hold a vector."""
+        """Whether an op loads a block: the indices that vary are axes of their own, and the rows hold a vector, or fewer
+        elements that may stay where they are."""
         axes = op.result.type.axes
         varying = [x for x in op.index if self.ev.axes(x)]
         if len(axes) < 2 or len(varying) != len(axes) or set(varying) != set(axes):
             return False
         count = self.ev.window(axes[-1]).count
-        return isinstance(count, int) and count >= self.e.lanes
+        least = 2 if self.raw(op) == self.ev.float else self.e.lanes
+        return isinstance(count, int) and count >= least
 
     def find(self, op: Load, tile: Tile) -> Block | None:
         """The block that an op loads into a tile; None where it loads none."""
@@ -135,7 +137,22 @@ class Blocks:
             x = storage.widen(e, x, dtype, kind_for(dtype, self.ev.float))
             e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
 
+        def short(source: Any, target: Any) -> None:
+            size = 1 << count.bit_length() - 1
+            for at in (0, count - size) if unit else range(count):
+                if unit:
+                    x = e.read(raw, base, e.add(source, at), size)
+                else:
+                    place = e.add(source, e.mul(block.strides[block.last], at))
+                    exists = constant("i1", 1) if block.inside is None else block.inside
+                    x = e.read_if(raw, base, place, exists)
+                e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
+
         def row(source: Any, target: Any) -> None:
+            if not length:
+                short(source, target)
+                return
+
             def step(i: Any, _: list[Any]) -> None:
                 for n in range(unroll):
                     vector(source, target, e.add(i, n * e.lanes))
