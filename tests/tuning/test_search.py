@@ -126,7 +126,7 @@ def test_kernels_in_pieces_are_ranked():
         scalars=scalars,
         fixed=fixed,
         arrays=kernel.sample(dtype="bf16", **known),
-        reference=lambda: {},
+        reference=dict,
         bench=lambda: None,
     )
     with store.open_store() as s:
