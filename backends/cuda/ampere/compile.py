@@ -19,7 +19,7 @@ from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.online import Online
-from tilec.ir import Grid, Kernel, Load, Map, operands, walk
+from tilec.ir import Grid, Kernel, Load, Map, Reduce, operands, walk
 from tilec.passes.split import Options
 from tilec.pipeline import Pipeline
 from tilec.scalar import evaluate
@@ -88,8 +88,8 @@ COLUMNS = (64, 48, 32)
 AT_ONCE = 48
 """The elements of a window that a thread can load beside its scores. The compiler loads all of them at once."""
 BY_ROW = 128
-"""The registers beside tiles where what is loaded of each row meets what is loaded of each column, or each row has a
-pointer to its numbers."""
+"""The registers beside tiles where what is loaded of each row meets what is loaded of each column, each row has a
+pointer to its numbers, or scores are compared twice."""
 FULLEST = 224
 """The most registers for tiles and the carried values of rows: the others are for addresses and what is under way."""
 FEW = 64
@@ -142,14 +142,23 @@ def roomy(s: Structure, schedule: Schedule) -> bool:
     if tiles + rows * schedule.held > FULLEST:
         return False
     elements = plans.elements(s)
-    # truth values become words of bits as they come
-    numbers = [op for op in elements if op.result.type.dtype != "bool"]
-    if numbers and plans.scores(schedule) > AT_ONCE:
+    if elements and plans.scores(schedule) > AT_ONCE:
         return False
     if elements and schedule.query == "registers":
         return False
+    # truth values become words of bits as they come
+    numbers = [op for op in elements if op.result.type.dtype != "bool"]
     by_row = labelled(s) or any(s.row in op.index for op in numbers)
-    return not by_row or tiles + BY_ROW <= schedule.registers
+    return not (by_row or twice(s)) or tiles + BY_ROW <= schedule.registers
+
+
+def twice(s: Structure) -> bool:
+    """Whether scores are compared twice, for the weights and for a result of their own: they are kept in two forms."""
+    return any(
+        sum(isinstance(op, Reduce) and op.fn in ("max", "maxnum", "min") for op in walk(b.middle))
+        > sum(h.init is None for h in b.heads)
+        for b in s.blocks
+    )
 
 
 def labelled(s: Structure) -> bool:

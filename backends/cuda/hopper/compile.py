@@ -217,7 +217,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     whole = s.loops[0].tile is None
     if whole:
         schedule = replace(schedule, columns=s.columns)
-    computed = any(t.computed for t in (*s.queries, *s.rings))
+    computed = _computed(s)
+    several = computed and _column_loads(s) > 1
     if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
         schedule = narrow(width, length, uneven(s))
     if computed:
@@ -231,7 +232,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         elif whole:
             break
         else:
-            schedule = replace(schedule, columns=schedule.columns // 2)
+            columns = 96 if several and schedule.columns == 128 else schedule.columns // 2
+            schedule = replace(schedule, columns=columns)
     return schedule
 
 
@@ -245,6 +247,11 @@ def loading(s: Structure, usual: int) -> int:
     return 24 if wide else usual  # those with the accumulators load as well
 
 
+def _computed(s: Structure) -> bool:
+    """Whether a tile of the first product is computed from what is loaded."""
+    return any(t.computed for t in (*s.queries, *s.rings))
+
+
 def _fits(s: Structure, schedule: Schedule) -> bool:
     """Whether there is room for what a schedule holds."""
     return _registers_fit(s, schedule) and plans.memory_bytes(s, schedule) <= schedule.shared
@@ -253,7 +260,9 @@ def _fits(s: Structure, schedule: Schedule) -> bool:
 def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
-    loaded = schedule.columns // 4 * _column_loads(s)
+    several = _computed(s) and _column_loads(s) > 1
+    # where some scale scores and others weights, one window's wait while the next one's are loaded
+    loaded = schedule.columns // 4 * _column_loads(s) * (2 if several else 1)
     return fragments + loaded + plans.RESERVE <= schedule.registers[1]
 
 

@@ -154,8 +154,8 @@ def test_the_first_schedule_keeps_everything_in_registers(width: int, arch: str)
     assert not image.warnings
 
 
-READING = ["document", "jagged", "pair_bias", "t5", "differential"]
-"""Examples that need many registers beside their tiles: labels, tables and biases, two softmaxes."""
+READING = ["document", "jagged", "pair_bias", "t5", "differential", "watched"]
+"""Examples that need many registers beside their tiles: labels, tables and biases, two softmaxes, scores for two results."""
 
 
 @pytest.mark.skipif(not compiler(), reason="no NVRTC here")
@@ -177,6 +177,20 @@ def test_what_is_read_beside_tiles_is_thought_of_before_compiling(
     monkeypatch.setattr(generate, "_problem", noting)
     assert kernel.gpu_code(dtype="bf16", **sizes).emitter == "ampere"
     assert seen == [0]
+
+
+MASKED = """
+kernel masked(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E], keep: bool[M, N]) -> O[b, h, i, e]:
+    P = softmax[j](sum[d](Q[b, h, i, d] * K[b, h, j, d]) if keep[i, j] else -inf)
+    O = sum[j](P * V[b, h, j, e])
+"""
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_truth_values_of_a_window_are_loaded_at_once_too(width: int) -> None:
+    sizes = {"B": 1, "H": 2, "M": 256, "N": 256, "D": width, "E": width}
+    first = next(ampere.schedules(running.online(tilec.compile(MASKED), "f16", sizes), "sm_80"))
+    assert plans.scores(first) <= ampere.AT_ONCE
 
 
 @pytest.mark.parametrize("width", [64, 128, 256])

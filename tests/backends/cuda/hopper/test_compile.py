@@ -127,8 +127,23 @@ def test_a_schedule_is_taken_or_refused_aloud() -> None:
         code("naive", columns=256)
 
 
+GATED = """
+kernel gated(Q[H, M, D], K[H, N, D], V[H, N, E], G[H, M, E]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d]) / sqrt(D)
+    O = sigmoid(G[h, i, e]) * sum[j](softmax[j](S if j <= i else -inf) * V[h, j, e])
+"""
+GATES = {"H": 4, "M": 300, "N": 300, "D": 256, "E": 256}
+
+
 @pytest.mark.skipif(not compiler(), reason="no NVRTC here")
-def test_gates_of_wide_heads_fit_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [(GATED, GATES), ((EXAMPLES / "int8_cache.tile").read_text(), {})],
+    ids=["gates of wide heads", "two scales of a column"],
+)
+def test_what_takes_many_registers_fits_at_once(
+    text: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     plain = nvrtc.compile
     texts: list[str] = []
 
@@ -138,13 +153,7 @@ def test_gates_of_wide_heads_fit_at_once(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     monkeypatch.setattr(nvrtc, "compile", noting)
     monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
-    kernel = tilec.compile(
-        "kernel gated(Q[H, M, D], K[H, N, D], V[H, N, E], G[H, M, E]) -> O[h, i, e]:\n"
-        "    S = sum[d](Q[h, i, d] * K[h, j, d]) / sqrt(D)\n"
-        "    O = sigmoid(G[h, i, e]) * sum[j](softmax[j](S if j <= i else -inf) * V[h, j, e])\n",
-        target="cuda:sm_90a",
-    )
-    made = kernel.gpu_code(dtype="bf16", H=4, M=300, N=300, D=256, E=256)
+    made = tilec.compile(text, target="cuda:sm_90a").gpu_code(dtype="bf16", **sizes)
     assert (made.emitter, len(texts)) == ("hopper", 1)
 
 
