@@ -10,8 +10,9 @@ class Target:
     """A target as the tile passes see it. `cache` and `limit` are bytes per worker; None: unbounded.
 
     `rows` and `columns` are the default extents of the row axis and of a streamed axis, `elements` that of the last
-    axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
-    is an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
+    axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; rows only where tiles are
+    larger by more than `over`, as half the rows read all that is streamed twice as often. What does not fit `limit` is
+    an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
     where that makes it fit. `heights`: other rows that a tile may have.
     """
@@ -22,6 +23,7 @@ class Target:
     columns: int
     elements: int
     cache: int | None = None
+    over: int = 0
     limit: int | None = None
     narrow: int | None = None
     near: int | None = None
@@ -35,6 +37,7 @@ CPU = Target(
     columns=128,
     elements=1024,
     cache=1 << 20,
+    over=256 << 10,
     limit=64 << 20,
     narrow=1024,
     near=28 << 10,
