@@ -13,7 +13,7 @@ class Target:
     axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
     is an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
-    where that makes it fit.
+    where that makes it fit. `heights`: other rows that a tile may have.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Target:
     limit: int | None = None
     narrow: int | None = None
     near: int | None = None
-    tall: int | None = None
+    heights: tuple[int, ...] = ()
 
 
 CPU = Target(
@@ -38,7 +38,7 @@ CPU = Target(
     limit=64 << 20,
     narrow=1024,
     near=28 << 10,
-    tall=256,
+    heights=(32, 64, 256),
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
 CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)
