@@ -55,7 +55,7 @@ def read(kind: str, line: Line, file: str) -> Phrase:
     except UnexpectedCharacters as e:
         at = place.line + e.line
         span = Span(file, at, e.column, at, e.column + 1)
-        odd = e.pos_in_stream or 0
+        odd: int = e.pos_in_stream or 0  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         words = unexpected_character(line.text[odd], line.text[odd + 1 :])
         raise Mistake(span, *words) from None
     except UnexpectedToken as e:
