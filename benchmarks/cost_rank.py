@@ -207,7 +207,7 @@ def predictor(text: str, dtype: Any, roof: Any) -> Callable[[dict[str, Any]], di
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a")
     known, scalars = kernel.environment({x: sizes[x] for x in kernel.dims})
     stages = dict(kernel.stages(dtype=dtype, sizes=known))
-    env, budgets = {**known, **scalars}, dict[Any, Any]()
+    budgets: dict[Any, Any] = {}
 
     def predict(schedule: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -219,7 +219,7 @@ def predictor(text: str, dtype: Any, roof: Any) -> Callable[[dict[str, Any]], di
         if draft.kernel not in budgets:
             budgets[draft.kernel] = budget(draft.kernel, known, scalars)
         assert draft.seconds is not None
-        return {"predicted": draft.seconds(budgets[draft.kernel], env, roof)}
+        return {"predicted": draft.seconds(budgets[draft.kernel], roof)}
 
     return predict
 

@@ -162,11 +162,11 @@ def stated(name: str, sizes: dict[str, int], schedule: dict[str, object]) -> dic
     cut(schedule)
     kernel = loaded(name, schedule)
     full, scalars = kernel.environment(complete(sizes))
-    stages, env = dict(kernel.stages(dtype="bf16", sizes=full)), {**full, **scalars}
+    stages = dict(kernel.stages(dtype="bf16", sizes=full))
     tiles = stages["place"]
     b, roof = budget(tiles, full, scalars), ceilings.measured("cuda:sm_90a")
-    must = sum(roofline.compulsory(tiles, env).values())
-    expected = backend.memory_bytes((stages["online"], full), "cuda:sm_90a", schedule, b, env, roof)
+    must = sum(roofline.compulsory(tiles, b.known).values())
+    expected = backend.memory_bytes((stages["online"], full), "cuda:sm_90a", schedule, b, roof)
     return {
         **{"compulsory": must, "loaded": b.traffic.read, "stored": b.traffic.written},
         "expected": expected,

@@ -5,7 +5,7 @@
 
 The first writes a line of JSON per problem, at once: what the rule chooses, written out, and the time of every candidate.
 The second puts these into `tilec/tuning/shipped.json`, in place of earlier entries of the same problems: the schedule that
-beats the rule's by GAIN, twice, or the rule's.
+beats the rule's by GAIN, twice, if there is one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NARROW = "columns=32,64,128 stages=2,3,4,6"
 @dataclass(frozen=True)
 class Case:
     """A problem: an example, its sizes, the scalars of its call. `free`: the dimensions that only say how many tiles there
-    are alike, on which its schedule does not depend."""
+    are alike: where there are more, its schedule does as well."""
 
     example: str
     sizes: dict[str, int]
@@ -99,7 +99,7 @@ def on_cpu() -> Iterator[Case]:
             for name in ("causal", "naive"):
                 for d in (64, 128):
                     sizes = {"B": 1, "H": 512 // d, "M": n, "N": n, "D": d, "E": d}
-                    yield Case(name, sizes, dtype, ON_CPU)
+                    yield Case(name, sizes, dtype, ON_CPU, free=())
 
 
 # ---- searching
@@ -165,7 +165,7 @@ def searched(case: Case, target: str, budget: float) -> dict[str, Any]:
     """What a search found, as a line of JSON."""
     import tilec
     from tilec import gpu
-    from tilec.tuning.key import compiler, kind
+    from tilec.tuning.key import compiler, kind, threads
 
     kernel = tilec.load(ROOT / "examples" / f"{case.example}.tile", target=target)
     data = drawn(kernel, case)
@@ -175,7 +175,7 @@ def searched(case: Case, target: str, budget: float) -> dict[str, Any]:
     board = kernel.tune(**data, budget=budget, space=case.space, jobs=jobs)
     gain = 1 / board.best.relative
     if gain > GAIN:  # once more, by itself
-        text = " ".join(f"{n}={x}" for n, x in parts(board.best).items())
+        text = " ".join(f"{n}={x}" for n, x in parts(choice(board.best.choice)).items())
         again = kernel.tune(**data, budget=budget, space=text, jobs=jobs)
         gain = min(gain, max(1 / e.relative for e in again.measured))
     return {
@@ -185,27 +185,26 @@ def searched(case: Case, target: str, budget: float) -> dict[str, Any]:
         "scalars": case.scalars or {},
         "free": case.free,
         "target": kind(target),
+        "threads": threads(target),
         "machine": machine_name(target),
         "date": datetime.date.today().isoformat(),
         "command": shlex.join(["python", "benchmarks/make_defaults.py", *sys.argv[1:]]),
         "compiler": compiler(target),
         "rule": choice(rule(kernel, case, target)),
-        "best": {
-            "tile": dict(board.best.choice.tile),
-            "schedule": dict(board.best.choice.schedule),
-        },
+        "best": choice(board.best.choice),
         "gain": gain,
         "complete": board.complete,
         "candidates": [candidate(board, e) for e in board.entries],
     }
 
 
-def rule(kernel: Any, case: Case, target: str, compiling: bool = True) -> Any:
+def rule(kernel: Any, case: Case, target: str) -> Any:
     """What is taken for a case without a search, written out."""
     from tilec.tuning import space
 
-    stages, known = in_tiles(kernel, case)
-    return space.by_rule(stages["place"], stages["online"], known, target, compiling)
+    known, scalars = kernel.environment({d: case.sizes[d] for d in kernel.dims}, case.scalars)
+    online = dict(kernel.stages(dtype=case.dtype, sizes=known))["online"]
+    return space.by_rule(online, known, scalars, target)
 
 
 def in_tiles(kernel: Any, case: Case) -> tuple[dict[str, Any], dict[str, int]]:
@@ -214,9 +213,9 @@ def in_tiles(kernel: Any, case: Case) -> tuple[dict[str, Any], dict[str, int]]:
     return dict(kernel.stages(dtype=case.dtype, sizes=known)), known
 
 
-def parts(e: Entry) -> dict[str, object]:
-    """The extents and fields of a candidate."""
-    return {**e.choice.tile, **e.choice.schedule}
+def parts(x: dict[str, Any]) -> dict[str, Any]:
+    """The extents and fields of a choice."""
+    return {**x["tile"], **x["schedule"]}
 
 
 def choice(x: Any) -> dict[str, Any]:
@@ -228,7 +227,7 @@ def candidate(board: Leaderboard, e: Entry) -> dict[str, Any]:
     """What became of a candidate."""
     known = e.state == "measured"
     return {
-        "choice": parts(e),
+        "choice": parts(choice(e.choice)),
         "state": e.state,
         "predicted": e.predicted,
         "seconds": board.time(e) if known else None,
@@ -309,28 +308,43 @@ def which(e: dict[str, Any]) -> tuple[str, ...]:
 
 
 def entry(row: dict[str, Any]) -> dict[str, Any]:
-    """A search as an entry of the file."""
+    """A search as an entry of the file. Where the rule has changed since, it is the candidate that the rule now is."""
     import tilec
-    from tilec.tuning import shipped
+    from tilec.tuning import shipped, space
 
-    kernel = tilec.load(ROOT / "examples" / f"{row['example']}.tile", target="reference")
-    *_, (_, ir) = kernel.stages(dtype=row["dtype"], sizes=row["sizes"])
-    rule, won = row["rule"], row["gain"] > GAIN
-    best = {n: rule[n] | row["best"][n] for n in rule}
+    target = "cpu" if row["target"].startswith("cpu") else row["target"]
+    kernel = tilec.load(ROOT / "examples" / f"{row['example']}.tile", target=target)
+    known, scalars = kernel.environment({d: row["sizes"][d] for d in kernel.dims}, row["scalars"])
+    stages = dict(kernel.stages(dtype=row["dtype"], sizes=known))
+    ir = stages["lower"]
+    rule = choice(
+        space.by_rule(stages["online"], known, scalars, target, row["threads"], compiling=False)
+    )
     times = [(c["seconds"], c["choice"]) for c in row["candidates"] if c["seconds"]]
-    chosen = {**row["best"]["tile"], **row["best"]["schedule"]} if won else {}
-    kept = ("example", "dtype", "sizes", "free", "target", "machine", "date", "command", "compiler")
-    return {n: row[n] for n in kept} | {
+    then, now = time_of(times, {}), time_of(times, {} if rule == row["rule"] else parts(rule))
+    gain = row["gain"] * now / then
+    won = gain > GAIN
+    seconds = time_of(times, parts(row["best"])) if won else now
+    kept = ("example", "dtype", "sizes", "free", "target", "threads")
+    made = ("machine", "date", "command", "compiler", "complete")
+    return {n: row[n] for n in (*kept, *made)} | {
         "program": shipped.program(ir),
         "dims": ir.dims,
         "axes": tuple(ir.extents),
-        "choice": best if won else rule,
+        "choice": {n: rule[n] | row["best"][n] for n in rule} if won else None,
         "rule": rule,
-        "seconds": next(t for t, c in times if c == chosen),
-        "gain": row["gain"] if won else 1.0,
+        "seconds": seconds,
+        "gain": gain if won else 1.0,
         "tried": len(times),
-        "complete": row["complete"],
     }
+
+
+def time_of(times: list[tuple[float, dict[str, Any]]], fields: dict[str, Any]) -> float:
+    """The seconds of a candidate."""
+    for seconds, found in times:
+        if found == fields:
+            return seconds
+    raise SystemExit(f"the rule is now {fields}, which the search did not time: search again")
 
 
 def main() -> None:

@@ -40,6 +40,8 @@ def expand(kernel: Kernel) -> Kernel:
                 b.replace(op, _logsumexp(b, op))
             case Reduce(fn="mean"):
                 b.replace(op, _mean(b, op))
+            case Map(fn="uniform"):  # of integers
+                b.keep(op)
             case Map() | Cast() if kind(op.result.type.dtype) == "float":
                 b.add(rebuild(op, lambda x: real(b, b.of(x))))
             case _:

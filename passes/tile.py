@@ -71,6 +71,8 @@ def tile(kernel: Kernel, options: Options = Options()) -> Kernel:
             return tiled
         if columns >= rows:
             columns = max(SMALLEST, columns // 2)
+        elif held <= cache + options.target.over:
+            return tiled
         else:
             rows = max(SMALLEST, rows // 2)
 

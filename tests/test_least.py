@@ -50,8 +50,8 @@ def test_short_lengths(length):
 def test_the_bound_of_tiles_holds_no_more():
     work, tiles, known = counted(i=512, j=512)
     stated = budget(tiles, known)
-    dense = roofline.stage("place", tiles, stated, known, ceilings.H200)
-    kept = roofline.stage("place", tiles, stated, known, ceilings.H200, work)
+    dense = roofline.stage("place", tiles, stated, ceilings.H200)
+    kept = roofline.stage("place", tiles, stated, ceilings.H200, work)
     assert kept.work == dense.work
     assert sum(dense.kept.values()) > sum(kept.kept.values()) > 0
     assert kept.reached < sum(getattr(ceilings.H200, u) for u in work)

@@ -29,9 +29,7 @@ def test_roofline_names_its_roofs_and_the_forms_below_them():
     steps = dict(kernel.stages(sizes=SIZES))
     env, scalars = kernel.environment(SIZES)
     forms = {
-        name: roofline.stage(
-            after, steps[after], budget(steps[after], env, scalars), env | scalars, ceilings.H200
-        )
+        name: roofline.stage(after, steps[after], budget(steps[after], env, scalars), ceilings.H200)
         for name, after in {"one op at a time": "contract", "in tiles": "place"}.items()
     }
     figure = plots.roofline("causal", forms, ceilings.H200)
@@ -50,9 +48,7 @@ def test_roofline_names_its_roofs_and_the_forms_below_them():
 def test_roofline_of_a_program_that_only_copies(sizes):
     kernel = tilec.compile("kernel same(X[N]) -> Y[i]:\n    Y = X[i]\n")
     steps = dict(kernel.stages(sizes=sizes))
-    form = roofline.stage(
-        "place", steps["place"], budget(steps["place"], sizes, {}), sizes, ceilings.H200
-    )
+    form = roofline.stage("place", steps["place"], budget(steps["place"], sizes, {}), ceilings.H200)
     figure = plots.roofline("same", {"in tiles": form}, ceilings.H200)
     (x,), (y,) = axes(figure).lines[2].get_data()
     assert x > 0
@@ -65,6 +61,14 @@ def test_bars_are_as_long_as_times_and_ours_stands_out():
     assert (ours.get_width(), theirs.get_width()) == (1.0, 2.0)
     assert ours.get_facecolor() != theirs.get_facecolor()
     assert [t.get_text().strip() for t in axes(figure).texts] == ["1", "2  (2.00 ×)"]
+
+
+def test_bars_that_would_leave_no_room_end_at_an_arrow():
+    figure = plots.bars("causal", ["tilec", "another", "slow"], [1e-3, 2e-3, 40e-3])
+    widths = [p.get_width() for p in axes(figure).patches]
+    assert widths[:2] == [1.0, 2.0]
+    assert 2.0 < widths[2] < 3.0
+    assert axes(figure).texts[2].get_text().strip() == "→ 40  (40.00 ×)"
 
 
 def test_a_search_shows_the_default_and_the_fastest():

@@ -19,9 +19,7 @@ def stages(sizes=SIZES):
     kernel = tilec.compile(CAUSAL)
     known, scalars = kernel.environment(sizes)
     return {
-        name: roofline.stage(
-            name, ir, budget(ir, known, scalars), {**known, **scalars}, ceilings.H200
-        )
+        name: roofline.stage(name, ir, budget(ir, known, scalars), ceilings.H200)
         for name, ir in kernel.stages(sizes=known)
     }
 
@@ -33,6 +31,18 @@ def test_compulsory_bytes_are_inputs_and_outputs_once():
     for s in found.values():
         assert sum(r.compulsory for r in s.rows) == once
         assert s.moved >= once
+
+
+def test_what_pieces_leave_for_each_other_counts():
+    kernel = tilec.compile(CAUSAL, target="cuda:sm_90a")
+    known, scalars = kernel.environment(SIZES | {"M": 1, "N": 8192})
+    cut = dict(kernel.stages(dtype="f16", sizes=known))["place"]
+    form = roofline.stage("place", cut, budget(cut, known, scalars), ceilings.H200)
+    (count,) = [n for n in cut.arguments if n.endswith("_pieces")]
+    left = form.bound.seconds["memory"] * ceilings.H200.memory - form.compulsory
+    pieces = budget(cut, known, scalars).known[count]
+    assert pieces > 1
+    assert left == pytest.approx(2 * pieces * known["H"] * 4 * (2 + known["E"]))
 
 
 def test_rows_add_up():

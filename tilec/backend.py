@@ -100,7 +100,7 @@ def check_schedule(target: str | None, schedule: Mapping[str, object]) -> None:
 def workers(target: str, schedule: Mapping[str, object] | None = None) -> int | None:
     """For how many workers a streamed axis is cut in pieces where there are fewer tiles; None: it never is.
 
-    Without a field of the schedule, twice as many as there are threads: then the last tile keeps no thread waiting long.
+    Without a field of the schedule, two for each thread: then the last tile keeps no thread waiting long.
     """
     chosen = (schedule or {}).get(WORKERS)
     if chosen is not None:
@@ -109,7 +109,11 @@ def workers(target: str, schedule: Mapping[str, object] | None = None) -> int | 
         return None
     from tilec.backends.cpu import pool
 
-    threads = pool.threads()
+    return pieces(pool.threads())
+
+
+def pieces(threads: int) -> int | None:
+    """For how many workers a streamed axis is cut in pieces on so many threads of a CPU; None: it is not."""
     return 2 * threads if threads > 1 else None
 
 
@@ -185,12 +189,12 @@ class Room:
 @dataclass(frozen=True)
 class Draft:
     """What would run, before it is compiled: its tiles, what tells its code from another's, and its own cost model, where
-    the target has one: seconds from the kernel's budget, the sizes and scalars, and the ceilings. `room`: what it takes on
+    the target has one: seconds from the kernel's budget and the ceilings. `room`: what it takes on
     chip, where that is known."""
 
     kernel: Kernel
     identity: object
-    seconds: Callable[[Budget, Mapping[str, Number], Ceilings], float] | None = None
+    seconds: Callable[[Budget, Ceilings], float] | None = None
     room: Room | None = None
 
 
@@ -213,7 +217,6 @@ def memory_bytes(
     target: str,
     schedule: Mapping[str, object],
     stated: Budget,
-    env: Mapping[str, Number],
     roof: Ceilings,
 ) -> int | None:
     """The bytes that the tiles of a kernel (whose budget is stated) move to and from memory, where it is known what they
@@ -222,7 +225,7 @@ def memory_bytes(
         return None
     from tilec.backends.cuda import target as cuda
 
-    return cuda.memory_bytes(cuda.Online(*online), target, schedule, stated, env, roof)
+    return cuda.memory_bytes(cuda.Online(*online), target, schedule, stated, roof)
 
 
 def see(name: str, x: Any, target: str) -> Array:

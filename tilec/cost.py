@@ -49,23 +49,22 @@ def predict(
     `trimmed`: the operations of the smallest tiles, where the target trims masked tiles to about these.
     """
     stated = budget(tiles, sizes, scalars, arrays)
-    return seconds(tiles, stated, {**sizes, **scalars}, roof, trimmed, weights)
+    return seconds(tiles, stated, roof, trimmed, weights)
 
 
 def seconds(
     tiles: Kernel,
     stated: Budget,
-    env: Mapping[str, Number],
     roof: Ceilings,
     trimmed: Mapping[Unit, int] | None = None,
     weights: Weights = Weights(),
 ) -> float:
     """The same from a budget that is known."""
-    figures = roofline.stage("place", tiles, stated, env, roof)
+    figures = roofline.stage("place", tiles, stated, roof)
     work = {u: min(n, (trimmed or {}).get(u, n)) for u, n in figures.work.items()}
     units = [work["matrix"] / roof.matrix, work["fma"] / roof.fma, work["special"] / roof.special]
     arithmetic = sum(units) if roof.shared else max(units)
-    count, rows, uneven = _tiles(tiles, env, roof.workers)
+    count, rows, uneven = _tiles(tiles, stated.known, roof.workers)
     steps = stated.work.steps.total()
     overhead = count * weights.tile + steps * (weights.window + rows * weights.row)
     held = max((f.total for f in place.budget(tiles) if f is not None), default=0)

@@ -25,7 +25,7 @@ from tilec.uncollected import uncollected
 from tilec.versions import Versions
 
 if TYPE_CHECKING:
-    from tilec.backends.cuda.target import Code
+    from tilec.backends.cuda.code import Code
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner

@@ -55,7 +55,8 @@ def read(kind: str, line: Line, file: str) -> Phrase:
     except UnexpectedCharacters as e:
         at = place.line + e.line
         span = Span(file, at, e.column, at, e.column + 1)
-        raise Mistake(span, *unexpected_character(line.text[e.pos_in_stream or 0])) from None
+        char, after = line.text[e.pos_in_stream or 0], line.text[(e.pos_in_stream or 0) + 1 :]
+        raise Mistake(span, *unexpected_character(char, after)) from None
     except UnexpectedToken as e:
         token: Any = e.token  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         expected = frozenset(map(str, e.accepts or e.expected))

@@ -100,18 +100,26 @@ def short(x: float) -> str:
     return f"{x / 1000**n:.3g} {POWERS[n]}"
 
 
+FAR = 8
+"""How many times longer than the shortest a bar may be."""
+
+
 def bars(title: str, names: Sequence[str], seconds: Sequence[float]) -> Any:
-    """Times side by side, in milliseconds, the first one beside those it is compared with."""
+    """Times side by side, in milliseconds, the first one beside those it is compared with. The bars of those that take far
+    longer end at an arrow: they would leave the others no room."""
     figure, axes = _axes(title, "ms", "")
     figure.set_figheight(1.3 + 0.45 * len(names))
     colours = [COLOURS[1], *[COLOURS[0]] * (len(names) - 1)]
-    axes.barh(range(len(names)), [1e3 * s for s in seconds], color=colours[: len(names)])
+    end = max((s for s in seconds if s <= FAR * min(seconds)), default=1.0)
+    shown = [s if s <= end else 1.2 * end for s in seconds]
+    axes.barh(range(len(names)), [1e3 * s for s in shown], color=colours[: len(names)])
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     for n, s in enumerate(seconds):
         ratio = f"  ({s / seconds[0]:.2f} ×)" if n else ""
-        axes.text(1e3 * s, n, f" {1e3 * s:.3g}{ratio}", va="center", fontsize=8)
-    axes.set_xlim(0, 1.2e3 * max(seconds, default=1.0))
+        arrow = " →" if s > end else ""
+        axes.text(1e3 * shown[n], n, f"{arrow} {1e3 * s:.3g}{ratio}", va="center", fontsize=8)
+    axes.set_xlim(0, 1.3e3 * max(shown, default=1.0))
     return figure
 
 

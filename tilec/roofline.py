@@ -103,12 +103,12 @@ def stage(
     name: str,
     kernel: Kernel,
     budget: Budget,
-    env: Mapping[str, Number],
     roof: Ceilings,
     kept: Mapping[Unit, int] | None = None,
 ) -> Stage:
     """A kernel's figures after the pass `name`. `kept`: the operations that every schedule does; without, the bound of
     tiles holds all that they do."""
+    env = budget.known
     needed = compulsory(kernel, env)
     total = sum(needed.values())
     first = dict(_first(kernel))
@@ -122,7 +122,9 @@ def stage(
     work: dict[Unit, int] = {u: budget.work.total(u) for u in UNITS}
     moved = budget.traffic.total
     tiled = any(isinstance(op, Grid) for op in kernel.body)
-    memory = total + 2 * _buffers(kernel, env) if tiled else moved
+    memory = (
+        min(moved, total + 2 * _buffers(kernel, env)) if tiled else moved
+    )  # pages may lie unread
     done: dict[Unit, int] = work
     if tiled and kept:
         done = {u: min(work[u], kept[u]) for u in UNITS}

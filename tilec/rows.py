@@ -3,7 +3,7 @@
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
 same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
 pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
-keys.
+keys. Of many rows, a tile may have more than usual, or fewer (`heights`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilec import scalar
+from tilec import heights, scalar
 from tilec.dataflow import definitions
 from tilec.ir import For, Group, Kernel, Load, Map, Op, Operand, operands, walk
 from tilec.passes.tile import row_axis
@@ -22,33 +22,42 @@ from tilec.target import Target
 
 @dataclass(frozen=True)
 class Rows:
-    """Tile extents for a single position on the usual row axis, and the dimensions that must be numbers for it."""
+    """Tile extents for a call, and the dimensions that must be numbers for them."""
 
     extents: Mapping[str, int]
     dims: tuple[str, ...]
 
 
-def choose(kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
-    """The rows for a kernel in groups (after `online`); None where the usual tile does. `sizes`: scalar arguments, too."""
-    return Chooser(kernel, target)(sizes)
+def choose(
+    kernel: Kernel, sizes: Mapping[str, Number], target: Target, workers: int = 1
+) -> Rows | None:
+    """The rows for a kernel in groups (after `online`); None where the usual tile does. `sizes`: scalar arguments, too;
+    `workers`: how many tiles there should be at least, two for each thread."""
+    return Chooser(kernel, target)(sizes, workers)
 
 
 class Chooser:
     """Chooses the rows for calls of a kernel in groups; what does not depend on their sizes is found out once."""
 
     def __init__(self, kernel: Kernel, target: Target) -> None:
-        self._target = target
-        self._groups = [
-            _Candidates(kernel, op, streams)
+        self._kernel, self._target = kernel, target
+        streaming = [
+            (op, streams)
             for op in kernel.body
             if isinstance(op, Group)
             and (streams := [x for x in walk(op.body) if isinstance(x, For)])
         ]
+        self._groups = [_Candidates(kernel, *found) for found in streaming]
+        self._heights = heights.find(kernel, streaming[0][0]) if len(streaming) == 1 else None
 
-    def __call__(self, sizes: Mapping[str, Number]) -> Rows | None:
+    def __call__(self, sizes: Mapping[str, Number], workers: int = 1) -> Rows | None:
         """The rows for some sizes and scalar arguments."""
         found = [group.rows(sizes, self._target) for group in self._groups]
         first = found[0] if found else None
+        if first is None and self._heights is not None:
+            threads = max(1, workers // 2)
+            extents = self._heights.extents(self._kernel, sizes, self._target, threads)
+            return Rows(extents, ()) if extents else None
         return first if all(r == first for r in found) else None
 
 

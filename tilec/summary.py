@@ -83,6 +83,8 @@ class Summaries:
         needed = self._positions(x, known)
         if needed is None or any(a in values.windows for a in needed - {axis}):
             return None
+        if self._over(x, known, axis):
+            return None  # in the grid of a summary, the axis is another one
         outer = {a for a in needed if tiles.get(a) == 1}
         if outer and not self._looks_up(x, known, outer | {axis}):
             return None  # more windows than there is data: the loop's own tests cost less
@@ -138,6 +140,15 @@ class Summaries:
             return None
         parts = [self._positions(y, known) for y in operands(op)]
         return None if None in parts else {a for p in parts if p is not None for a in p}
+
+    def _over(self, x: Operand, known: Mapping[str, Op], axis: str) -> bool:
+        """Whether a value is made of a reduction over an axis."""
+        if not isinstance(x, str) or x in self.top or x not in known:
+            return False
+        op = known[x]
+        if isinstance(op, Reduce) and axis in op.over:
+            return True
+        return any(self._over(y, known, axis) for y in operands(op))
 
     def samples(self, axis: str, tile: int) -> str:
         """The axis that numbers the samples of a window: one every `STRIDE` positions, and its last position."""

@@ -10,10 +10,11 @@ class Target:
     """A target as the tile passes see it. `cache` and `limit` are bytes per worker; None: unbounded.
 
     `rows` and `columns` are the default extents of the row axis and of a streamed axis, `elements` that of the last
-    axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; what does not fit `limit`
-    is an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
+    axis of a grid that reduces nothing. Default extents shrink until the tiles fit `cache`; rows only where tiles are
+    larger by more than `over`, as half the rows read all that is streamed twice as often. What does not fit `limit` is
+    an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
-    where that makes it fit.
+    where that makes it fit. `heights`: other rows that a tile may have.
     """
 
     name: str
@@ -22,9 +23,11 @@ class Target:
     columns: int
     elements: int
     cache: int | None = None
+    over: int = 0
     limit: int | None = None
     narrow: int | None = None
     near: int | None = None
+    heights: tuple[int, ...] = ()
 
 
 CPU = Target(
@@ -34,9 +37,11 @@ CPU = Target(
     columns=128,
     elements=1024,
     cache=1 << 20,
+    over=256 << 10,
     limit=64 << 20,
     narrow=1024,
     near=28 << 10,
+    heights=(32, 64, 256),
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
 CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)

@@ -39,10 +39,14 @@ class Alike:
 
 @dataclass(frozen=True)
 class Budget:
-    """The bytes that a kernel moves for given sizes of its dimensions."""
+    """The bytes that a kernel moves for given sizes of its dimensions.
+
+    `known`: these and its scalars, those that passes added as well.
+    """
 
     kernel: str
     sizes: Mapping[str, int]
+    known: Mapping[str, Number]
     ops: tuple[str, ...]
     """Every op that may move bytes, in the kernel's order; the keys of `traffic`."""
     traffic: Traffic
@@ -74,14 +78,15 @@ def budget(
 
     control = Control(kernel, usual=True)
     _check(kernel, control, sizes, scalars or {}, arrays or {})
-    machine = Machine(kernel, with_scalars(kernel, sizes, scalars or {}), arrays or {})
+    known = with_scalars(kernel, sizes, scalars or {})
+    machine = Machine(kernel, known, arrays or {})
     with np.errstate(all="ignore"):
         walked = _Walk(machine, control)
         walked.body(kernel.body, 1)
     ops = tuple(dict.fromkeys(name for op in walk(kernel.body) for name in keys(op)))
-    known = {d: sizes[d] for d in kernel.dims}
+    own = {d: sizes[d] for d in kernel.dims}
     meter = machine.meter
-    return Budget(kernel.name, known, ops, meter.traffic, meter.work, tuple(walked.alike))
+    return Budget(kernel.name, own, known, ops, meter.traffic, meter.work, tuple(walked.alike))
 
 
 def rows(b: Budget) -> list[tuple[str, int, int]]:

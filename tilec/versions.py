@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tilec import backend, binding, bounds, choices, pipeline, scalar
+from tilec import backend, binding, bounds, choices, pipeline
 from tilec.arrays import Array
 from tilec.dtypes import DType
 from tilec.errors import ArgumentError
 from tilec.ir import Kernel
-from tilec.scalar import Number
 from tilec.source import Source
 
 if TYPE_CHECKING:
-    from tilec.rows import Chooser
+    from tilec.cut import Cutter
     from tilec.tuning.shipped import Default
     from tilec.tuning.store import Winner
 
@@ -31,9 +29,7 @@ class Versions:
         self._online: dict[tuple[DType, ...], Kernel] = {}
         self._indices: dict[tuple[DType, ...], tuple[bounds.Index, ...]] = {}
         self._static: dict[tuple[DType, ...], tuple[str, ...]] = {}
-        self._rows: dict[object, Chooser] = {}
-        self._tiled: dict[object, Kernel] = {}
-        self._pieces: dict[object, tuple[scalar.Compiled, ...]] = {}
+        self._cutters: dict[object, Cutter] = {}
         self._ready: dict[object, tuple[Kernel, backend.Runner]] = {}
         self._offers: dict[object, tuple[Default, ...]] = {}
 
@@ -109,32 +105,22 @@ class Versions:
         """The IR that runs and what runs it, for given element types and the sizes that must be known to compile."""
         if target == "reference" and not self.tile:
             return self._as_written(kernel)
-        from tilec import rows  # the passes behind it take a while to load
+        from tilec.cut import Cutter  # the passes behind it take a while to load
 
         key: tuple[object, ...] = (target, _types(kernel))
-        sizes = bound.sizes
         online = self.online(kernel)
-        fixed = self.fixed(online, sizes)
         tile = self.tile if tuned is None else dict(tuned.choice.tile)
         schedule = self.schedule if tuned is None else dict(tuned.choice.schedule)
-        known = {**sizes, **bound.scalars}
-        if key not in self._rows:
-            self._rows[key] = rows.Chooser(online, pipeline.target_of(target))
-        chosen = None if tile else self._rows[key](known)
-        extents = chosen.extents if chosen else tile
-        fixed |= {d: sizes[d] for d in chosen.dims} if chosen else {}
         far = binding.far(kernel, bound.scalars)
-        key += (*fixed.items(), *extents.items(), *schedule.items(), far)
-        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, target, far=far)
-        tiles = self._in_tiles(key, online, steps)
-        workers = backend.workers(target, schedule)
-        if workers and self._few(key, tiles, workers, known):
-            key += ("workers", workers)
-            tiles = self._in_tiles(key, online, functools.partial(steps, workers))
+        if key not in self._cutters:
+            self._cutters[key] = Cutter(online, target)
+        cut = self._cutters[key](bound.sizes, bound.scalars, tile, schedule, far=far)
+        key += cut.key
         if key not in self._ready:
-            before = None if tile or far else (online, sizes)
-            runner = backend.runner(tiles, target, schedule, before, tuned is not None, chosen)
-            self._ready[key] = tiles, runner
+            before = None if tile or far else (online, bound.sizes)
+            hint = tuned is not None
+            made = backend.runner(cut.kernel, target, schedule, before, hint, cut.packed)
+            self._ready[key] = cut.kernel, made
         return self._ready[key]
 
     def _as_written(self, kernel: Kernel) -> tuple[Kernel, backend.Runner]:
@@ -143,24 +129,6 @@ class Versions:
         if key not in self._ready:
             self._ready[key] = kernel, backend.runner(kernel, "reference")
         return self._ready[key]
-
-    def _in_tiles(
-        self, key: object, online: Kernel, steps: Callable[[], pipeline.Pipeline]
-    ) -> Kernel:
-        """The tile IR of a key."""
-        if key not in self._tiled:
-            self._tiled[key] = pipeline.run(online, steps())
-        return self._tiled[key]
-
-    def _few(self, key: object, tiles: Kernel, workers: int, known: Mapping[str, Number]) -> bool:
-        """Whether there are fewer tiles than workers; how many, as an expression of the sizes, is found out once."""
-        split = pipeline.module("split")
-        counts = self._pieces.get((key, workers))
-        if counts is None:
-            counts = self._pieces[key, workers] = split.pieces(
-                tiles, split.Options(workers=workers)
-            )
-        return split.cut(counts, known)
 
 
 def _types(kernel: Kernel) -> tuple[DType, ...]:

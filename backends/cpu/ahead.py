@@ -13,9 +13,7 @@ from typing import Any
 
 from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.points import Point
-
-LINE = 64
-"""Bytes of a cache line."""
+from tilec.backends.cpu.tiles import LINE
 
 
 @dataclass(frozen=True)

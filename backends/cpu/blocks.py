@@ -13,7 +13,7 @@ from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.memory import gather
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES, Kind
+from tilec.backends.cpu.vector import BYTES, Kind, constant
 from tilec.ir import Load
 
 UNROLL = 4
@@ -44,13 +44,15 @@ class Blocks:
         self.ev, self.e = ev, ev.e
 
     def fits(self, op: Load) -> bool:
-        """Whether an op loads a block: the indices that vary are axes of their own, and the rows hold a vector."""
+        """Whether an op loads a block: the indices that vary are axes of their own, and the rows hold a vector, or fewer
+        elements that may stay where they are."""
         axes = op.result.type.axes
         varying = [x for x in op.index if self.ev.axes(x)]
         if len(axes) < 2 or len(varying) != len(axes) or set(varying) != set(axes):
             return False
         count = self.ev.window(axes[-1]).count
-        return isinstance(count, int) and count >= self.e.lanes
+        least = 2 if self.raw(op) == self.ev.float else self.e.lanes
+        return isinstance(count, int) and count >= least
 
     def find(self, op: Load, tile: Tile) -> Block | None:
         """The block that an op loads into a tile; None where it loads none."""
@@ -81,8 +83,7 @@ class Blocks:
             return [tile.base]
 
         self.announce(block)
-        raw = self.raw(block)
-        if raw != tile.kind or raw != self.ev.float:
+        if not self.may_stay(block.op):
             (base,) = copied()
             return base
 
@@ -93,9 +94,13 @@ class Blocks:
         (base,) = e.branch(self.dense(block), stay, copied, name="block")
         return base
 
-    def raw(self, block: Block) -> Kind:
-        """What the block holds in memory."""
-        return storage.MEMORY[self.ev.memory.dtype_of(block.op.tensor)]
+    def may_stay(self, op: Load) -> bool:
+        """Whether what a block holds is read as it is in memory."""
+        return self.raw(op) == self.ev.kind(op.result.name) == self.ev.float
+
+    def raw(self, op: Load) -> Kind:
+        """What a block holds in memory."""
+        return storage.MEMORY[self.ev.memory.dtype_of(op.tensor)]
 
     def dense(self, block: Block) -> Any:
         """Whether the block lies in memory as it would in scratch."""
@@ -132,7 +137,22 @@ class Blocks:
             x = storage.widen(e, x, dtype, kind_for(dtype, self.ev.float))
             e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
 
+        def short(source: Any, target: Any) -> None:
+            size = 1 << count.bit_length() - 1
+            for at in (0, count - size) if unit else range(count):
+                if unit:
+                    x = e.read(raw, base, e.add(source, at), size)
+                else:
+                    place = e.add(source, e.mul(block.strides[block.last], at))
+                    exists = constant("i1", 1) if block.inside is None else block.inside
+                    x = e.read_if(raw, base, place, exists)
+                e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
+
         def row(source: Any, target: Any) -> None:
+            if not length:
+                short(source, target)
+                return
+
             def step(i: Any, _: list[Any]) -> None:
                 for n in range(unroll):
                     vector(source, target, e.add(i, n * e.lanes))
@@ -159,7 +179,7 @@ class Blocks:
     def announce(self, block: Block) -> None:
         """Has the register tiles that read the block ask for what follows it in memory."""
         e, axis = self.e, block.tile.axes[0]
-        window, raw = self.ev.window(axis), BYTES[self.raw(block)]
+        window, raw = self.ev.window(axis), BYTES[self.raw(block.op)]
         if block.inside is not None or len(block.tile.axes) != 2:
             return
         step, count = block.strides[axis], self.ev.window(block.last).count

@@ -6,8 +6,8 @@ few microseconds. Everything that changes while threads run (the job, the scratc
 by machine code alone, in one call from Python, so that no exception can find it half done.
 
 A call that finds the pool in use, from another thread or from inside a job, does its work on its own thread. Threads
-are started at the first call that wants them and again in the child of a fork. Where POSIX semaphores in memory are
-missing (outside Linux) there is one thread.
+are started at the first call that wants them and again in the child of a fork; they run where the caller may run, which
+is asked at each call. Where POSIX semaphores in memory are missing (outside Linux) there is one thread.
 """
 
 from __future__ import annotations
@@ -39,10 +39,8 @@ NO_MEMORY = 1
 
 
 def threads() -> int:
-    """How many threads a call may use: the processors that this process may run on, at most `$TILEC_NUM_THREADS`."""
-    if not sys.platform.startswith("linux"):
-        return 1
-    allowed = min(_processors(), MOST)
+    """How many threads a call may use: the processors that the caller may run on, at most `$TILEC_NUM_THREADS`."""
+    allowed = min(len(_processors()), MOST)
     text = os.environ.get("TILEC_NUM_THREADS")
     if not text:
         return allowed
@@ -51,9 +49,9 @@ def threads() -> int:
     return min(allowed, int(text))
 
 
-@functools.cache
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform.startswith("linux") else 1
+def _processors() -> set[int]:
+    """Those that the calling thread may run on."""
+    return os.sched_getaffinity(0) if sys.platform.startswith("linux") else {0}
 
 
 def run(
@@ -71,8 +69,8 @@ def run(
     """
     wanted = 1 if workers == 1 else threads() if workers is None else min(workers, threads())
     pool = _pool()
-    if pool.started < wanted - 1:
-        pool.grow(wanted - 1)
+    if wanted > 1:
+        pool.prepare(wanted - 1, _processors())
     helpers = min(wanted - 1, pool.started)
     if counter and workers != 1 and threading.get_ident() == threading.main_thread().ident:
         good = pool.watched(address, context, scratch, helpers, counter)
@@ -100,6 +98,7 @@ class _Pool:
         self._block = -(-ctypes.addressof(self._memory) // 64) * 64
         self._libc: Any = ctypes.CDLL(None)
         self._ids: list[int] = []
+        self._places: set[int] = set()
         self._lock = threading.Lock()
         if sys.platform.startswith("linux"):
             for semaphore in (GO, DONE):
@@ -123,11 +122,29 @@ class _Pool:
             # here Python's handler has raised something, or lets the program go on: with the tasks that are left
             ctypes.c_int64.from_address(counter).value = reached
 
-    def grow(self, count: int) -> None:
-        """Starts threads until there are `count`; fewer where the system gives no more."""
-        if self.started >= count:
-            return
+    def prepare(self, count: int, places: set[int]) -> None:
+        """Sees to it that there are `count` threads, and that all run on the processors `places`."""
+        if self.started < count:
+            self._grow(count)
+        busy = ctypes.c_int64.from_address(self._block + BUSY).value
+        if places != self._places and not busy:
+            self._move(places)
+
+    def _move(self, places: set[int]) -> None:
+        """Has the threads run on these processors from now on."""
+        size = max(places) // 64 * 8 + 8
+        mask = sum(1 << n for n in places).to_bytes(size, "little")
         with self._lock:
+            for thread in self._ids:
+                self._libc.pthread_setaffinity_np(
+                    ctypes.c_ulong(thread), ctypes.c_size_t(size), mask
+                )
+            self._places = set(places)
+
+    def _grow(self, count: int) -> None:
+        """Starts threads until there are `count`; fewer where the system gives no more."""
+        with self._lock:
+            self._places = set()  # new threads run where this one may
             # A thread that handled signals would interrupt the waiting of another: they are for Python's own threads.
             held = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
@@ -175,7 +192,6 @@ def _forget() -> None:
     """In the child of a fork: it has none of the threads, and no lock that one of them held may stay locked."""
     global _held, _guard
     _held, _guard = None, threading.Lock()
-    _processors.cache_clear()
 
 
 def _stop() -> None:

@@ -17,13 +17,15 @@ from typing import Any
 
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.points import Point, Window
-from tilec.backends.cpu.tiles import Tile
+from tilec.backends.cpu.tiles import LINE, Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
 VECTORS = 2
 """Vectors of f32 in a panel; there are twice as many of f64."""
 MOST = 12
 """Rows beyond which LLVM keeps something of a tile in memory, though there be registers for it."""
+SOON = 4
+"""Steps of a summed axis between asking for a row of memory and reading it."""
 SPREAD = 12
 """Vectors of a tile whose rows lie anywhere: each row takes a register for its address."""
 
@@ -104,28 +106,41 @@ class Product:
         a = e.at(self.lanes.base, self.lanes.offset(e, first.at, first.vector), size)
         rows = self.rows(e, [p.on(axis, 0) for p in points])
         step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
+        far = self.side_by_side and step_b * size >= LINE
 
         def steps(unroll: int) -> Any:
             def body(k: Any, held: list[Any]) -> list[Any]:
                 ak, kb = e.at(a, e.mul(k, step_a), size), e.mul(k, step_b)
                 bases = {id(base): e.at(base, kb, size) for base, _ in rows}
                 for u in range(unroll):
-                    held = step(ak, [(bases[id(b)], far) for b, far in rows], u, held)
+                    held = step(ak, [(bases[id(b)], place) for b, place in rows], u, held)
                 return held
 
             return body
 
         def step(ak: Any, rows: Sequence[tuple[Any, int]], u: int, held: list[Any]) -> list[Any]:
             vectors = [e.read(kind, ak, u * step_a + v * e.lanes, e.lanes) for v in range(parts)]
+            if far:
+                base, last = rows[-1]
+                e.prefetch(e.at(base, (u + SOON) * step_b + last, size), near=True)
             out: list[Any] = []
-            for r, (base, far) in enumerate(rows):
-                x = e.splat(e.read(kind, base, u * step_b + far))
+            for r, (base, place) in enumerate(rows):
+                x = e.splat(e.read(kind, base, u * step_b + place))
                 out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
             return out
 
         for start, stop, unroll in _stretches(e, window.begin, window.count, unroll_for(e.machine)):
             flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
         return flat
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the rows of a register tile are neighbours in memory, as columns of values are.
+
+        Each step then reads a line of its own, of which the next tile reads the rest. The nearest cache has lost it by then
+        where a window fills the cache, or where lines are so far apart that they share few places in it.
+        """
+        return self.row is not None and not self.spread and self.other.strides[self.row] == 1
 
     def rows(self, e: Emit, points: Sequence[Point]) -> list[tuple[Any, int]]:
         """Where the row at each point starts: an address, and elements from there."""

@@ -54,8 +54,9 @@ class Form:
         count = ev.window(few).count if few else 1
         self.rows = count if isinstance(count, int) else None
         """The rows of the tile; None: some."""
-        narrow = any(self.element(x) < 4 for x in loads)
-        most = TOGETHER // 2 if narrow else TOGETHER
+        self.narrow = any(self.element(x) < 4 for x in loads)
+        """Whether elements are converted where they are used."""
+        most = TOGETHER // 2 if self.narrow else TOGETHER
         self.far = FAR if self.rows is not None and self.rows <= most else 1
         """How many stretches of rows in memory are read side by side. 1: arithmetic takes the time."""
 

@@ -7,10 +7,10 @@ from typing import Any
 from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.streaming import TOGETHER, Form
 
-SUMS = 8
-"""Factors that are held in registers, or sums that are added to in turn."""
+HELD = 8
+"""Factors that are held in registers, or sums."""
 NEAR = 4
-"""Rows in memory that are read side by side at most: with more, memory is no longer read in order."""
+"""Rows in memory that are read side by side: with more, memory is no longer read in order. A power of two."""
 
 
 class Sums(Form):
@@ -21,23 +21,24 @@ class Sums(Form):
         e, s = self.e, self.s
         self.each_few(p, 1, self.first)
         few = self.rows or 1
-        together = few if few <= TOGETHER else 2
-        step = min(NEAR, SUMS // together)
+        # where rows of the tile are taken in turns, each turn evaluates the operand again
+        turn = TOGETHER if self.narrow else TOGETHER // 2
+        together = few if few <= TOGETHER else turn
         count = self.ev.window(s.rows).count
-        whole = count // step * step if isinstance(count, int) else e.and_(count, -step)
+        whole = count // NEAR * NEAR if isinstance(count, int) else e.and_(count, -NEAR)
 
         each: Any = 1
         if self.far > 1:
             known = isinstance(whole, int)
-            each = whole // step if known else e.lshr(whole, step.bit_length() - 1)
+            each = whole // NEAR if known else e.lshr(whole, NEAR.bit_length() - 1)
 
         def some(i: Any, _: list[Any]) -> None:
-            self.some(p, [e.add(i, e.mul(each, n)) for n in range(step)], together)
+            self.some(p, [e.add(i, e.mul(each, n)) for n in range(NEAR)], together)
 
         if self.far > 1:
             e.loop(0, each, 1, [], some, name=s.rows)
         else:
-            e.loop(0, whole, step, [], some, name=s.rows)
+            e.loop(0, whole, NEAR, [], some, name=s.rows)
         e.loop(whole, count, 1, [], lambda i, _: self.some(p, [i], together), name=s.rows)
 
     def first(self, points: list[Point], _: int) -> None:
@@ -68,14 +69,49 @@ class Sums(Form):
             self.each_few(p, together, few)
 
     def add(self, points: list[Point], rows: list[Any]) -> None:
-        """Adds the products of some rows in memory and some of the tile."""
-        e, ev, s = self.e, self.ev, self.s
+        """Adds the products of some rows in memory and some of the tile, with the factors in registers, or with sums in
+        registers where factors are too many."""
+        if len(points) * len(rows) <= HELD:
+            self.with_factors(points, rows)
+            return
+        e, s = self.e, self.s
+        wide = HELD // len(points) * e.lanes
+        count = self.ev.window(s.lanes).count
+        whole = count // wide * wide
 
-        def factor(p: Point) -> Val:
-            x = ev.value(s.other, p)
-            return Val((e.splat(e.convert(x.parts[0], self.of)),), x.marks)
+        def block(k: Any, _: list[Any]) -> None:
+            at = [e.add(k, n) for n in range(0, wide, e.lanes)]
+            self.with_sums(points, rows, at)
 
-        factors = [[factor(p.on(s.rows, r)) for r in rows] for p in points]
+        e.loop(0, whole, wide, [], block, name=s.lanes)
+        for k in range(whole, count, e.lanes):
+            self.with_sums(points, rows, [k])
+
+    def with_sums(self, points: list[Point], rows: list[Any], at: list[Any]) -> None:
+        """The same for some vectors of a row."""
+        ev, s = self.ev, self.s
+        with ev.scope():
+            where = [[Point({**p.at, s.lanes: k}, s.lanes) for k in at] for p in points]
+            sums = [[ev.read_tile(self.tile, q).parts[0] for q in own] for own in where]
+            for r in rows:
+                for n, p in enumerate(points):
+                    xs = [ev.value(s.operand, q.on(s.rows, r)) for q in where[n]]
+                    y = self.factor(p.on(s.rows, r))
+                    sums[n] = [self.product(x, y, z) for x, z in zip(xs, sums[n], strict=True)]
+            for own, totals in zip(where, sums, strict=True):
+                for q, total in zip(own, totals, strict=True):
+                    ev.write_tile(self.tile, q, Val((total,)))
+
+    def factor(self, p: Point) -> Val:
+        """What a row is multiplied by, in all lanes."""
+        x = self.ev.value(self.s.other, p)
+        return Val((self.e.splat(self.e.convert(x.parts[0], self.of)),), x.marks)
+
+    def with_factors(self, points: list[Point], rows: list[Any]) -> None:
+        """Adds the products vector by vector."""
+        ev, s = self.ev, self.s
+
+        factors = [[self.factor(p.on(s.rows, r)) for r in rows] for p in points]
 
         def step(k: Any, _: list[Any]) -> list[Any]:
             with ev.scope():

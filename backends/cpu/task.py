@@ -208,7 +208,8 @@ class Task:
             axes = sorted(axes, key=lambda a: a != self.nests.few)
         extents = {a: self.extent(a, type) for a in axes}
         width, marked = VECTORS * self.e.lanes, name in self.ev.absent
-        dense = isinstance(op, Load) and self.panels.blocks.fits(op)
+        blocks = self.panels.blocks
+        dense = isinstance(op, Load) and blocks.fits(op) and blocks.may_stay(op)
         return self.scratch.tile(
             self.ev.kind(name), extents, self.lane, width, whole, marked, dense
         )

@@ -2,7 +2,8 @@
 
 A tile that has the lane axis is laid out in panels: for each panel of `width` lanes its other axes, then the lanes. So
 what the stages of a panel exchange lies close together, and a vector of lanes is consecutive. Other tiles are dense, with
-rows padded to whole vectors unless they are copies of what is dense in memory.
+rows padded to whole vectors, and by a line more where many of them would share few places in the nearest cache. Blocks that
+may be read where they are in memory have rows as there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
+
+LINE = 64
+"""Bytes of a cache line."""
+CROWDED = 512
+"""Rows that are a multiple of so many bytes apart share few places in the nearest cache."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,6 @@ class Tile:
 class Scratch:
     """Hands out a worker's scratch memory; what a region took is free again when it ends."""
 
-    ALIGN = 64
-
     def __init__(self, e: Emit, base: Any) -> None:
         self.e, self.base = e, base
         self.used = self.most = 0
@@ -60,8 +64,7 @@ class Scratch:
     def take(self, count: int, kind: Kind) -> Any:
         """The address of `count` elements, aligned to a cache line."""
         offset = self.used
-        size = count * BYTES["i8" if kind == "i1" else kind]
-        self.used = -(-(offset + size) // self.ALIGN) * self.ALIGN
+        self.used = -(-(offset + count * _bytes(kind)) // LINE) * LINE
         self.most = max(self.most, self.used)
         return self.e.at(self.base, offset, 1)
 
@@ -76,16 +79,15 @@ class Scratch:
         dense: bool = False,
     ) -> Tile:
         """A new tile over axes with these extents. `whole`: all panels of lanes, not the present one only; `dense`: rows
-        are not padded to whole vectors."""
+        are not padded."""
         others = [a for a in extents if a != lane]
         on_lanes = lane is not None and lane in extents
         step = width if on_lanes else 1
         strides: dict[str, int] = {}
         for n, axis in enumerate(reversed(others)):
             strides[axis] = step
-            last = n == 0 and not on_lanes
-            padded = last and not dense
-            step *= _round_up(extents[axis], self.e.lanes) if padded else extents[axis]
+            rows = n == 0 and not on_lanes and not dense
+            step *= self.apart(extents[axis], kind) if rows else extents[axis]
         panels = -(-extents[lane] // width) if on_lanes and lane is not None and whole else 1
         base = self.take(step * panels + self.e.lanes, kind)
         panel = step if on_lanes and whole else 0
@@ -93,6 +95,12 @@ class Scratch:
             base, kind, tuple(extents), strides, lane if on_lanes else None, width, panel, marked
         )
 
+    def apart(self, n: int, kind: Kind) -> int:
+        """Elements from one row of n elements to the next."""
+        whole, size = -(-n // self.e.lanes) * self.e.lanes, _bytes(kind)
+        return whole if whole * size % CROWDED else whole + LINE // size
 
-def _round_up(n: int, step: int) -> int:
-    return -(-n // step) * step
+
+def _bytes(kind: Kind) -> int:
+    """Bytes of an element in memory."""
+    return BYTES["i8" if kind == "i1" else kind]

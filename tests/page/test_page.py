@@ -23,9 +23,9 @@ def page(text: str = CAUSAL, code: str = "") -> Page:
     kernel = tilec.compile(text)
     known, scalars = kernel.environment({d: SIZES.get(d, 2) for d in kernel.dims})
     stages = list(kernel.stages(sizes=known))
-    env, data = {**known, **scalars}, kernel.sample(**known)
+    data = kernel.sample(**known)
     figures = [
-        roofline.stage(n, k, budget(k, known, scalars, data), env, ceilings.H200) for n, k in stages
+        roofline.stage(n, k, budget(k, known, scalars, data), ceilings.H200) for n, k in stages
     ]
     return Page("a <title>", kernel.text, stages, figures, "C", code)
 

@@ -25,6 +25,7 @@ K = np.array([3, 1, 2, -1, 5], np.int32)
         ("abs(-(k[j] if j == 0 else 0))", 3),
         ("f32(1 if j == 0 else 0)", 1),
         ("i32(1 if j == 0 else 0)", 1),
+        ("1 if j == 0 and uniform(n, 0 if n < 3 else k[j]) < 1 else 0", 1),
         ("(1 if j == 0 else 0) / 2", 0.5),
         ("((1 if j == 0 else 0) if j < 4 else 0.5)", 2),
     ],

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import tilec
 from tilec import pipeline
 from tilec.backends.reference.interpreter import run
 from tilec.check import check, lower
@@ -288,3 +289,12 @@ def test_a_mask_of_columns_bounds_the_loop_for_all_of_them(mask: str, e: int) ->
     arrays["V"] = arrays["V"][..., :e]
     want, got = (run(k, arrays, scalars).outputs["O"] for k in (whole, pipeline.run(whole, steps)))
     np.testing.assert_allclose(got, want, 1e-12, 1e-12)
+
+
+def test_a_condition_made_of_a_reduction_over_the_axis_that_is_streamed() -> None:
+    text = "kernel f(s: i8[K], X[M]) -> O[i]:\n    axis p < M\n"
+    text += "    O = X[i] if any[p](all[k, p](p != s[k]) ^ p > 3) else 0\n"
+    kernel = tilec.compile(text, target="cpu", tile={"p": 2})
+    for absent in (2, 9):
+        arrays = np.full(3, absent, np.int8), np.arange(5.0)
+        np.testing.assert_array_equal(kernel(*arrays), kernel.reference(*arrays))

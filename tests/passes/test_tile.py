@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.passes.cases import same
@@ -93,10 +95,20 @@ def test_default_extents_shrink_until_the_tiles_fit_the_cache():
     shrunk = tile(large)
     (held,) = budget(shrunk)
     assert held is not None
-    assert held.total <= (CPU.cache or 0)
+    assert held.total <= (CPU.cache or 0) + CPU.over
     assert streams(shrunk) != [("j", 128)]
+    assert grids(shrunk) == [{"b": 1, "h": 1, "i": 64}]
     assert streams(tile(large, Options(target=REFERENCE))) == [("j", 128)]
     assert grids(tile(large, Options({"i": 128, "j": 128}))) == [{"b": 1, "h": 1, "i": 128}]
+
+
+def test_rows_are_halved_only_where_tiles_are_much_too_large():
+    """With half the rows, all keys are read twice as often."""
+    wide = groups(ATTENTION, D=576, E=576)
+    assert grids(tile(wide)) == [{"b": 1, "h": 1, "i": 128}]
+    assert streams(tile(wide)) == [("j", 64)]
+    strict = replace(CPU, over=0)
+    assert grids(tile(wide, Options(target=strict))) == [{"b": 1, "h": 1, "i": 64}]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,13 @@ import pytest
 import tilec
 from tests.programs import CAUSAL
 from tilec import backend
+from tilec.backends.cpu import pool
+from tilec.cut import Cutter
 from tilec.tuning import board as boards
-from tilec.tuning import expected, space, store
+from tilec.tuning import expected, search, space, store
+from tilec.tuning.key import key
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
 
 
@@ -26,12 +31,18 @@ def tiles_of(kernel):
     return tiles
 
 
+def space_of(kernel, target, sizes):
+    online = dict(kernel.stages(sizes=sizes))["online"]
+    cut = Cutter(online, target)(sizes, {"scale": 1.0}, {}, {})
+    return space.default_space(cut, online, target)
+
+
 # ---- the space
 
 
 def test_default_space_covers_rows_and_columns():
     kernel = tilec.compile(CAUSAL)
-    found = space.default_space(tiles_of(kernel), "cpu")
+    found = space_of(kernel, "cpu", SIZES)
     assert found == {"i": space.ROWS, "j": space.COLUMNS}
     tried = list(space.candidates(found, tiles_of(kernel), SIZES))
     # 40 rows are covered by 64, 48 columns too: larger extents make the same tiles
@@ -58,6 +69,79 @@ def test_wrong_spaces_say_what_there_is(text, words):
 
 
 # ---- searching
+
+
+class Ran(Exception):
+    """Stops a search at its first candidate."""
+
+
+@pytest.mark.parametrize(
+    ("example", "dtype", "sizes", "tile"),
+    [
+        ("naive", "f32", {"H": 2, "M": 1, "N": 4096}, {}),  # in pieces
+        ("naive", "f32", {"H": 2, "M": 1, "N": 4096}, {"j": 256}),
+        ("naive", "f32", {"H": 8, "M": 300, "N": 64}, {"i": 32}),
+        ("naive", "f16", {"H": 8, "M": 2048, "N": 64}, {}),  # in tall tiles
+        ("paged", "f32", {"H": 8, "HK": 2, "M": 1}, {}),  # with heads in rows
+        ("paged", "f32", {"H": 8, "HK": 2, "M": 1}, {"j": 64}),
+    ],
+)
+def test_what_is_timed_is_what_a_call_runs(monkeypatch, example, dtype, sizes, tile):
+    monkeypatch.setattr(pool, "threads", lambda: 4)
+    kernel = tilec.load(EXAMPLES / f"{example}.tile", target="cpu")
+    data = kernel.sample(dtype=dtype, **sizes)
+    ran = []
+
+    def first(self, e):
+        ran.append(self.candidate(e))
+        raise Ran
+
+    monkeypatch.setattr(search._Search, "prepare_default", lambda self: first(self, self.default))
+    if tile:
+        monkeypatch.setattr(search._Search, "prepare_default", lambda _: None)
+        monkeypatch.setattr(search._Search, "tried", first)
+    asked = " ".join(f"{a}={n}" for a, n in tile.items()) or None
+    with pytest.raises(Ran):
+        kernel.tune(**data, space=asked, jobs=0)
+    own = tilec.load(EXAMPLES / f"{example}.tile", target="cpu", tile=tile)
+    plan = own.plan(**data)
+    assert ran[0].cut.kernel == plan.ir
+    if example == "paged":
+        assert space.tiled_axes(plan.ir)["h"] == 4
+
+
+def test_kernels_in_pieces_are_ranked():
+    target = "cuda:sm_90a"
+    kernel = tilec.load(EXAMPLES / "paged.tile", target=target)
+    sizes = {"B": 2, "H": 8, "HK": 2, "M": 1, "D": 128, "E": 128, "NP": 512, "MP": 256, "P": 16}
+    known, scalars = kernel.environment(sizes)
+    stages = dict(kernel.stages(dtype="bf16", sizes=known))
+    fixed = {d: known[d] for d in ("D", "E", "P")}
+    problem = search.Problem(
+        key=key(stages["lower"], known, fixed, target),
+        target=target,
+        lowered=stages["lower"],
+        online=stages["online"],
+        sizes=known,
+        scalars=scalars,
+        fixed=fixed,
+        arrays=kernel.sample(dtype="bf16", **known),
+        reference=dict,
+        bench=lambda: None,
+    )
+    with store.open_store() as s:
+        one = search._Search(problem, s, search.Options(space=["columns=32,64"]))
+        others = one.ranked()
+    assert any(n.endswith("_pieces") for n in one.default.runs.arguments)
+    assert 0 < one.bound(one.default.runs) < one.default.predicted
+    assert others
+    assert all(e.predicted > 0 for e in others)
+
+
+def test_few_rows_are_searched_along_the_keys():
+    kernel = tilec.load(EXAMPLES / "paged.tile", target="cpu")
+    known, _ = kernel.environment({"H": 8, "HK": 2, "M": 1})
+    assert space_of(kernel, "cpu", known) == {"j": space.LONG}
 
 
 def test_every_candidate_is_checked_and_the_fastest_is_stored():
@@ -149,8 +233,8 @@ def test_ctrl_c_keeps_what_is_known():
 def test_a_wrong_result_never_wins(monkeypatch):
     real = backend.runner
 
-    def runner(kernel, target, *more):
-        run = real(kernel, target, *more)
+    def runner(kernel, target, *more, **named):
+        run = real(kernel, target, *more, **named)
         if space.tiled_axes(kernel)["j"] != 16:
             return run
 
@@ -168,8 +252,6 @@ def test_a_wrong_result_never_wins(monkeypatch):
 
 
 def test_what_is_better_beside_the_best_alone_does_not_win(monkeypatch):
-    from tilec.tuning import search
-
     ratios = iter([0.5, 1.1])  # beside the incumbent, then beside the default
     monkeypatch.setattr(search._Search, "beside", lambda *_: (next(ratios), 1e-3))
     board = tuned(tilec.compile(CAUSAL), space="i=16")
@@ -251,13 +333,13 @@ def test_a_board_shows_time_speed_and_roof():
 def test_schedule_fields_are_searched_where_a_target_has_them():
     kernel = tilec.compile(CAUSAL, target="cuda:sm_90a")
     tiles = tiles_of(kernel)
-    found = space.default_space(tiles, "cuda:sm_90a")
+    found = space_of(kernel, "cuda:sm_90a", SIZES)
     assert set(found) == {"warpgroups", "columns", "stages", "order", "store"}
     (one,) = space.candidates(
         space.parse(["warpgroups=3 columns=96 order=longest"], tiles, "cuda:sm_90a"), tiles, SIZES
     )
     assert (one.tile, one.schedule) == ({}, {"warpgroups": 3, "columns": 96, "order": "longest"})
     assert space.shape(one, tiles).tile == {"i": 192, "j": 96}
-    assert "warps" in space.default_space(tiles, "cuda:sm_80")
+    assert "warps" in space_of(kernel, "cuda:sm_80", SIZES)
     with pytest.raises(tilec.ArgumentError, match="no 'warpgroups'"):
         space.parse(["warpgroups=3"], tiles, "cpu")

@@ -201,7 +201,7 @@ def _write_page(
         kernel.text,
         stages,
         [
-            roofline.stage(name, k, budget(k, sizes, scalars, arrays), env, roof, kept)
+            roofline.stage(name, k, budget(k, sizes, scalars, arrays), roof, kept)
             for name, k in stages
         ],
         "CUDA" if on_gpu else "LLVM IR",

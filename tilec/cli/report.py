@@ -48,14 +48,17 @@ class Report:
         """`schedule`: the fields that are asked for; None where the tiles were chosen. `tuned`: whose choice both are."""
         from tilec import least
         from tilec.roofline import lengths
+        from tilec.traffic import budget
 
         self.kernel, self.roof, self.tuned = kernel, roof, tuned
         self.element: DType = element
         self.sizes, self.scalars = sizes, scalars
-        self.env: dict[str, Number] = {**sizes, **scalars}
         self.steps = dict(kernel.stages(dtype=element, sizes=sizes))
         self.arrays = kernel.deciding(self.steps.values(), element, sizes)
         self.kept = least.work(self.steps[FUSED], sizes, scalars, self.arrays)
+        self.stated = {
+            name: budget(ir, sizes, scalars, self.arrays) for name, ir in self.steps.items()
+        }
         self.all = [self.stage(name, ir) for name, ir in self.steps.items()]
         self.twice = {**sizes, **{d: 2 * sizes[d] for d in lengths(self.steps[self.all[-1].name])}}
         self.memory = None if schedule is None else self._memory(schedule)
@@ -65,36 +68,33 @@ class Report:
     @property
     def title(self) -> str:
         """The kernel and its sizes."""
-        (name, *_), env = (k.name for k in self.steps.values()), self.env
-        return f"{name}({', '.join(f'{n}={x:g}' for n, x in env.items())})"
+        name, known = next(iter(self.steps.values())).name, {**self.sizes, **self.scalars}
+        return f"{name}({', '.join(f'{n}={x:g}' for n, x in known.items())})"
 
     def stage(self, name: str, ir: IR) -> Stage:
         """The figures after a pass."""
         from tilec import roofline
-        from tilec.traffic import budget
 
-        stated = budget(ir, self.sizes, self.scalars, self.arrays)
-        return roofline.stage(name, ir, stated, self.env, self.roof, self.kept)
+        return roofline.stage(name, ir, self.stated[name], self.roof, self.kept)
 
     @property
     def bound(self) -> Bound:
         """What no schedule beats."""
         from tilec.roofline import bound
 
-        return bound(self.all[0].compulsory, 0, self.kept, self.roof)
+        needed = min(self.all[0].compulsory, self.all[-1].moved)
+        return bound(needed, 0, self.kept, self.roof)
 
     def _memory(self, schedule: Mapping[str, object]) -> int | None:
         """The bytes that the tiles move to and from memory, where it is known what they find in the last cache."""
         from tilec import backend
-        from tilec.traffic import budget
 
-        *_, (name, tiles) = self.steps.items()
+        *_, name = self.steps
         if name == FUSED:
             return None
-        stated = budget(tiles, self.sizes, self.scalars, self.arrays)
         before = (self.steps[FUSED], self.sizes)
         target = self.kernel.target or "cpu"
-        return backend.memory_bytes(before, target, schedule, stated, self.env, self.roof)
+        return backend.memory_bytes(before, target, schedule, self.stated[name], self.roof)
 
     @property
     def forms(self) -> dict[str, Stage]:
@@ -121,7 +121,7 @@ class Report:
 
     def _too_large(self, s: Stage) -> str:
         """Why an IR is not run in the interpreter; nothing where it is."""
-        most = self._widest(self.steps[s.name])
+        most = self._widest(s.name)
         if most > RUNNABLE:
             return f"a value of {most:,} bytes"
         return f"{s.operations:,} operations" if s.operations > COUNTABLE else ""
@@ -146,14 +146,15 @@ class Report:
         except UnsupportedError as e:
             self.hardware = {"refused": str(e)}
 
-    def _widest(self, ir: IR) -> int:
-        """Bytes of the largest array that the interpreter makes of an IR; products that are summed at once are none."""
+    def _widest(self, name: str) -> int:
+        """Bytes of the largest array that the interpreter makes after a pass; products that are summed at once are none."""
         from tilec.backends.reference.machine import product_terms
         from tilec.roofline import size
 
+        ir, known = self.steps[name], self.stated[name].known
         lazy = product_terms(ir)
         values = [v.type for n, v in ir.values.items() if n not in lazy]
-        return max((2 * size(ir, t, self.env) for t in values), default=0)
+        return max((2 * size(ir, t, known) for t in values), default=0)
 
     # ---- the comparison
 
@@ -164,7 +165,7 @@ class Report:
         out: dict[str, Fact] = {}
         for s in self.forms.values():
             ir = self.steps[s.name]
-            found = largest(ir, self.env)
+            found = largest(ir, self.stated[s.name].known)
             more = self._moved(ir, self.twice) if self.twice != self.sizes else None
             out[s.name] = {
                 "moved": s.moved,

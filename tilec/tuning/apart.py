@@ -110,7 +110,7 @@ class Apart:
         request = {
             "do": what,
             "name": c.name,
-            "tiles": text.show(c.tiles),
+            "tiles": text.show(c.cut.kernel),
             "schedule": dict(c.schedule),
             "own": c.before is not None,
         }

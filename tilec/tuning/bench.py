@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilec import backend
+from tilec.cut import Cut
 from tilec.errors import TilecError
 from tilec.ir import Kernel
 from tilec.tuning.expected import Expected
@@ -23,7 +24,7 @@ class Candidate:
     call, for targets that choose the tiles themselves."""
 
     name: str
-    tiles: Kernel
+    cut: Cut
     schedule: Mapping[str, object]
     before: tuple[Kernel, Mapping[str, int]] | None
 
@@ -80,7 +81,9 @@ class Here:
 
     def _runner(self, c: Candidate) -> backend.Runner:
         if c.name not in self._runners:
-            made = backend.runner(c.tiles, self._target, c.schedule, c.before)
+            made = backend.runner(
+                c.cut.kernel, self._target, c.schedule, c.before, packed=c.cut.packed
+            )
             self._runners[c.name] = made
         return self._runners[c.name]
 

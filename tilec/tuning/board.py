@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tilec.backend import Room
+from tilec.cut import Cut
 from tilec.ir import Kernel
 from tilec.tuning.key import Key
 from tilec.tuning.store import Choice
@@ -15,7 +16,7 @@ from tilec.tuning.store import Choice
 class Entry:
     """A candidate on the leaderboard. `relative`: its time over the default's; `error`: of its result.
 
-    `room`: what it takes on chip; `tiles`: the IR that the code is made of, by which it is known; `runs`: the one that runs.
+    `room`: what it takes on chip; `cut`: the tiles that the code is made of; `runs`: the IR that runs.
     """
 
     choice: Choice
@@ -26,7 +27,7 @@ class Entry:
     error: float = 0.0
     note: str = ""
     room: Room | None = None
-    tiles: Kernel | None = None
+    cut: Cut | None = None
     runs: Kernel | None = None
 
 

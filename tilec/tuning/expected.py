@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from tilec import accuracy
 from tilec.errors import ResourceError
 from tilec.tuning import space
-from tilec.tuning.store import Choice
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel
@@ -121,10 +120,10 @@ def exact(problem: Problem, tolerance: float) -> Expected | None:
 
 def _small_tiles(problem: Problem) -> Kernel:
     """The kernel in tiles of few rows."""
-    plain = space.tiles_of(problem.online, problem.fixed, Choice(), "reference")
+    plain = space.tiles_of(problem.online, problem.fixed, {}, "reference")
     rows = {a: ROWS for a in space.grid_axes(plain) if space.tiled_axes(plain)[a] > ROWS}
     try:
-        return space.tiles_of(problem.online, problem.fixed, Choice(rows), "reference")
+        return space.tiles_of(problem.online, problem.fixed, rows, "reference")
     except ResourceError:
         return plain
 

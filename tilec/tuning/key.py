@@ -79,6 +79,15 @@ def kind(target: str) -> str:
     return f"cpu {jit.host().width}"
 
 
+def threads(target: str) -> int | None:
+    """How many threads of a CPU share a call."""
+    if target != "cpu":
+        return None
+    from tilec.backends.cpu import pool
+
+    return pool.threads()
+
+
 @functools.cache
 def compiler(target: str) -> str:
     """The version of tilec, and a hash of what makes code for a target."""

@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy
 
-from tilec import backend
+from tilec import backend, pipeline
 from tilec.arrays import Array, numpy_dtype
 from tilec.dtypes import SIZES, DType
 from tilec.errors import TilecError
 from tilec.reader import read
+from tilec.rows import Chooser
 from tilec.tuning.expected import Expected
 
 IDLE = 0.05
@@ -88,6 +89,7 @@ class Problem:
         self.folder, self.target = folder, about["target"]
         (self.online,) = read(about["online"])
         self.sizes, self.scalars = about["sizes"], about["scalars"]
+        self.rows = Chooser(self.online, pipeline.target_of(self.target))
         self.memory = Memory(backend.on_gpu(self.target))
         self.tensors = {x["name"]: self._tensor(x) for x in about["arrays"]}
         self.results = {
@@ -128,7 +130,8 @@ class Problem:
         if name not in self.runners:
             (tiles,) = read(request["tiles"])
             before = (self.online, self.sizes) if request["own"] else None
-            made = backend.runner(tiles, self.target, request["schedule"], before)
+            packed = self.rows({**self.sizes, **self.scalars}) if request["own"] else None
+            made = backend.runner(tiles, self.target, request["schedule"], before, packed=packed)
             self.runners[name] = made
         runner = self.runners[name]
         return lambda: runner(self.tensors, self.scalars, self.results)

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from tilec import accuracy, backend, ceilings, cost, least, roofline, text
+from tilec import accuracy, backend, binding, ceilings, cost, least, roofline, text
 from tilec.control import Control
+from tilec.cut import Cut, Cutter
 from tilec.errors import ArgumentError, ResourceError, TilecError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.scalar import Number
@@ -91,16 +92,16 @@ class _Search:
     def __init__(self, problem: Problem, store: Store, options: Options) -> None:
         self.until = time.monotonic() + options.budget
         self.problem, self.store, self.options = problem, store, options
-        self.cut: dict[tuple[tuple[str, int], ...], Kernel] = {}
+        self.cutter = Cutter(problem.online, problem.target)
+        self.far = binding.far(problem.lowered, problem.scalars)
         self.budgets: dict[Kernel, Budget] = {}
-        tiles, given = self.tiles(Choice()), options.space
+        cut, given = self.cut(Choice()), options.space
         self.space = (
-            spaces.default_space(tiles, problem.target)
+            spaces.default_space(cut, problem.online, problem.target)
             if given is None
-            else spaces.parse(given, tiles, problem.target)
+            else spaces.parse(given, cut.kernel, problem.target)
         )
         self.roof = ceilings.measured(problem.target)
-        self.env = {**problem.sizes, **problem.scalars}
         self.done: list[Entry] = []
         self.trimmed: Mapping[Unit, int] | None = None
         if problem.target == "cpu":
@@ -140,12 +141,11 @@ class _Search:
 
     # ---- candidates
 
-    def tiles(self, choice: Choice) -> Kernel:
-        """The kernel in tiles of some extents."""
-        p, key = self.problem, tuple(sorted(choice.tile.items()))
-        if key not in self.cut:
-            self.cut[key] = spaces.tiles_of(p.online, p.fixed, choice, p.target)
-        return self.cut[key]
+    def cut(self, choice: Choice) -> Cut:
+        """The tiles that a call with this choice has."""
+        p = self.problem
+        own = {} if backend.on_gpu(p.target) else dict(choice.schedule)
+        return self.cutter(p.sizes, p.scalars, choice.tile, own, far=self.far)
 
     def budget(self, tiles: Kernel) -> Budget:
         """What a kernel in tiles moves and does."""
@@ -157,33 +157,34 @@ class _Search:
     def smallest(self) -> Mapping[Unit, int]:
         """The operations in tiles of 16: what the CPU target trims masked tiles to."""
         p = self.problem
-        axes = spaces.default_space(self.tiles(Choice()), p.target)
-        work = self.budget(self.tiles(Choice({a: 16 for a in axes if a in p.online.extents}))).work
+        axes = spaces.default_space(self.cut(Choice()), p.online, p.target)
+        work = self.budget(self.cut(Choice(dict.fromkeys(axes, 16))).kernel).work
         return {u: work.total(u) for u in work.ops}
 
     def entry(self, choice: Choice) -> tuple[Entry, object]:
         """A candidate with its prediction, and what tells its code from others. ResourceError: it does not fit."""
-        p, tiles = self.problem, self.tiles(choice)
-        draft = backend.draft(tiles, p.target, choice.schedule, self.before(choice))
+        p, cut = self.problem, self.cut(choice)
+        draft = backend.draft(cut.kernel, p.target, choice.schedule, self.before(choice))
         stated = self.budget(draft.kernel)
         if draft.seconds is not None:
-            predicted = draft.seconds(stated, self.env, self.roof)
+            predicted = draft.seconds(stated, self.roof)
         else:
-            predicted = cost.seconds(draft.kernel, stated, self.env, self.roof, self.trimmed)
-        e = Entry(choice, predicted, room=draft.room, tiles=tiles, runs=draft.kernel)
+            predicted = cost.seconds(draft.kernel, stated, self.roof, self.trimmed)
+        e = Entry(choice, predicted, room=draft.room, cut=cut, runs=draft.kernel)
         return e, draft.identity
 
     def before(self, choice: Choice) -> tuple[Kernel, Mapping[str, int]] | None:
         """The kernel before it is cut, for targets that choose the tiles themselves."""
-        return None if choice.tile else (self.problem.online, self.problem.sizes)
+        return None if choice.tile or self.far else (self.problem.online, self.problem.sizes)
 
     def ranked(self) -> list[Entry]:
         """The candidates that fit, the most promising first; of those that make the same code, one."""
         p = self.problem
+        known = {**p.sizes, **p.scalars}
         seen = {self.entry(Choice())[1]}
         out: list[Entry] = []
         for choice in itertools.chain(
-            self.stored(), spaces.candidates(self.space, p.online, self.env)
+            self.stored(), spaces.candidates(self.space, p.online, known)
         ):
             self.in_time()
             try:
@@ -199,7 +200,7 @@ class _Search:
     def stored(self) -> Iterable[Choice]:
         """The winner of an earlier search: worth another look."""
         w = self.store.winner(self.problem.key)
-        known = set(spaces.tiled_axes(self.default.tiles)) if self.default.tiles else set[str]()
+        known = set(spaces.tiled_axes(self.cut(Choice()).kernel))
         return [w.choice] if w is not None and set(w.choice.tile) <= known else []
 
     def resumed(self, waiting: list[Entry]) -> list[Entry]:
@@ -245,10 +246,10 @@ class _Search:
 
     def request(self, e: Entry) -> dict[str, Any]:
         p = self.problem
-        assert e.tiles is not None
-        own = not e.choice.tile and backend.on_gpu(p.target)
+        assert e.cut is not None
+        own = backend.on_gpu(p.target) and self.before(e.choice) is not None
         return {
-            "tiles": text.show(e.tiles),
+            "tiles": text.show(e.cut.kernel),
             "online": text.show(p.online) if own else None,
             "sizes": dict(p.sizes),
             "target": p.target,
@@ -257,8 +258,8 @@ class _Search:
 
     def candidate(self, e: Entry) -> Candidate:
         """A candidate as the bench runs it."""
-        assert e.tiles is not None
-        return Candidate(e.choice.text, e.tiles, e.choice.schedule, self.before(e.choice))
+        assert e.cut is not None
+        return Candidate(e.choice.text, e.cut, e.choice.schedule, self.before(e.choice))
 
     # ---- checking and timing
 
@@ -296,8 +297,9 @@ class _Search:
         kept = least.work(
             p.online, p.sizes, p.scalars, p.arrays if Control(tiles, usual=True).tensors else {}
         )
-        once = sum(roofline.compulsory(tiles, self.env).values())
-        return roofline.bound(once, 0, kept, self.roof).least
+        stated = self.budget(tiles)
+        once = sum(roofline.compulsory(tiles, stated.known).values())
+        return roofline.bound(min(once, stated.total), 0, kept, self.roof).least
 
     def tried(self, e: Entry) -> Entry:
         """A candidate after its check and its timing; it is the incumbent if it is better. Raises Late."""

@@ -1,10 +1,10 @@
 """The schedules that come with the package: `shipped.json`, found by the tuner on machines of each kind.
 
-`benchmarks/make_defaults.py` searches a list of problems and writes an entry for each of them: the schedule that beat the
-rule's, or the rule's own, written out. An entry serves every machine of a kind (a GPU's architecture, the width of a
-processor's vectors), every program that is the same but for its names, both types of 16 bits, and any extent of the
-dimensions that it calls free. What the user's own searches found goes first. `rule` is what the rule chose then: where it
-chooses something else now, the entry is out of date, which a test finds.
+`benchmarks/make_defaults.py` searches a list of problems and writes an entry for each of them: the schedule that the rule
+chose, and the one that beat it, if any. An entry serves every machine of a kind (a GPU's architecture; the width of a
+processor's vectors, and as many threads), every program that is the same but for its names, and both types of 16 bits. What
+the user's own searches found goes first. Where nothing beat the rule, calls go by the rule, which may know better for other
+sizes. Where the rule chooses something else now, the entry is out of date, which a test finds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -21,20 +22,21 @@ from typing import Any
 from tilec import text
 from tilec.ir import Kernel
 from tilec.renaming import used_names
-from tilec.tuning.key import Key, kind, near
+from tilec.tuning.key import Key, kind, near, threads
 from tilec.tuning.store import Choice, StoreError, Winner, choice
 
 FILE = "shipped.json"
-FORMAT = "tilec defaults 1"
+FORMAT = "tilec defaults 2"
 
 
 @dataclass(frozen=True)
 class Default:
-    """A shipped schedule.
+    """What a search found.
 
-    `example` and `sizes`: the problem that was searched, of whose dimensions those in `free` may have any extent. `program`,
-    `dims` and `axes`: what is recognised, and by which names. `gain`: how many times faster than the rule's schedule.
-    `tried`: the best of how many candidates; `complete`: whether these were all of the space.
+    `example` and `sizes`: the problem that was searched; of the dimensions in `free` there may be more. `program`,
+    `dims` and `axes`: what is recognised, and by which names. `choice`: the schedule that beat the rule's; None where none
+    did. `gain`: how many times faster it is. `tried`: the best of how many candidates; `complete`: whether these were all
+    of the space. `threads`: of a CPU.
     """
 
     example: str
@@ -45,7 +47,8 @@ class Default:
     sizes: Mapping[str, int]
     free: tuple[str, ...]
     target: str
-    choice: Choice
+    threads: int | None
+    choice: Choice | None
     rule: Choice
     seconds: float
     gain: float
@@ -58,25 +61,31 @@ class Default:
 
     def serves(self, kernel: Kernel, sizes: Mapping[str, int], exact: Collection[str]) -> bool:
         """Whether it is for a call of these sizes; `exact`: the dimensions that code is compiled for."""
-        return all(
+        called = dict(zip(self.dims, kernel.dims, strict=True))
+        there = math.prod(sizes[called[d]] for d in self.free)
+        return there >= math.prod(self.sizes[d] for d in self.free) and all(
             sizes[mine] == self.sizes[own]
             if mine in exact
             else near(sizes[mine]) == near(self.sizes[own])
-            for own, mine in zip(self.dims, kernel.dims, strict=True)
+            for own, mine in called.items()
             if own not in self.free
         )
 
     def for_kernel(self, kernel: Kernel, key: Key) -> Winner:
         """As the schedule of a kernel with names of its own."""
+        assert self.choice is not None
         names = dict(zip(self.axes, kernel.extents, strict=True))
         mine = Choice({names[a]: n for a, n in self.choice.tile.items()}, self.choice.schedule)
         return Winner(key, mine, self.seconds, self.gain, 0.0, shipped=True)
 
 
 def offers(kernel: Kernel, target: str) -> tuple[Default, ...]:
-    """What is shipped for a program (before any pass) on this machine, for any sizes."""
-    found = _by_program().get(program(kernel), ())
-    return tuple(d for d in found if d.target == kind(target)) if found else ()
+    """The schedules that are shipped for a program (before any pass) on this machine, for any sizes."""
+    found = [d for d in _by_program().get(program(kernel), ()) if d.choice is not None]
+    if not found:
+        return ()
+    machine = kind(target), threads(target)
+    return tuple(d for d in found if (d.target, d.threads) == machine)
 
 
 def program(kernel: Kernel) -> str:
@@ -105,7 +114,8 @@ def entry(e: Mapping[str, Any]) -> Default:
     """An entry of the file."""
     fields: dict[str, Any] = dict(e)
     fields |= {n: tuple(e[n]) for n in ("dims", "axes", "free")}
-    fields |= {n: choice(e[n]["tile"], e[n]["schedule"]) for n in ("choice", "rule")}
+    written = {n: e[n] for n in ("choice", "rule") if e[n] is not None}
+    fields |= {n: choice(x["tile"], x["schedule"]) for n, x in written.items()}
     return Default(**fields)
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilec import backend, pipeline, scalar
+from tilec.cut import Cut, Cutter
 from tilec.errors import ArgumentError
 from tilec.ir import For, Grid, Kernel, walk
 from tilec.tuning.store import Choice
@@ -14,6 +15,8 @@ ROWS = (16, 32, 64, 128, 256)
 """Extents tried along an axis of the grid."""
 COLUMNS = (16, 32, 64, 128, 256, 512)
 """Extents tried along a streamed axis."""
+LONG = (128, 256, 512, 1024, 2048)
+"""The same for a tile of few rows."""
 
 Space = dict[str, tuple[object, ...]]
 
@@ -36,28 +39,35 @@ def grid_axes(tiles: Kernel) -> tuple[str, ...]:
     return tuple(dict.fromkeys(axes))
 
 
-def default_space(tiles: Kernel, target: str) -> Space:
+def default_space(cut: Cut, online: Kernel, target: str) -> Space:
     """What is tried unless the user says otherwise: schedule fields where the target has some, which decide the tiles too;
-    else the axes that have windows of more than one position."""
+    else the axes that have windows of more than one position, and for few rows the streamed ones alone."""
     fields = backend.schedule_space(target)
     if fields:
         return dict(fields)
-    streamed = {op.axis for op in walk(tiles.body) if isinstance(op, For)}
-    return {
-        axis: COLUMNS if axis in streamed else ROWS
-        for axis, n in tiled_axes(tiles).items()
-        if n > 1
-    }
+    streamed = {op.axis for op in walk(online.body) if isinstance(op, For)}
+    axes = [a for a, n in tiled_axes(cut.kernel).items() if n > 1 and a in online.extents]
+    if cut.packed is not None and 1 in cut.packed.extents.values():
+        return {a: LONG for a in axes if a in streamed}
+    return {a: COLUMNS if a in streamed else ROWS for a in axes}
 
 
 def by_rule(
-    tiles: Kernel, online: Kernel, sizes: Mapping[str, int], target: str, compiling: bool = True
+    online: Kernel,
+    sizes: Mapping[str, int],
+    scalars: Mapping[str, scalar.Number],
+    target: str,
+    threads: int | None = None,
+    compiling: bool = True,
 ) -> Choice:
     """What is taken where nobody chooses, written out: the extents, or the schedule fields that are searched, of what runs.
-    `compiling`: whether the compiler is asked if it finds room, as it is at a call."""
+    `threads`: of a CPU; `compiling`: whether the compiler is asked if it finds room, as it is at a call."""
     fields = backend.schedule_space(target)
+    asked = {backend.WORKERS: backend.pieces(threads) or 1} if threads else {}
+    tiles = Cutter(online, target)(sizes, scalars, {}, asked).kernel
     if not fields:
-        return Choice({a: n for a, n in tiled_axes(tiles).items() if n > 1})
+        axes = tiled_axes(tiles).items()
+        return Choice({a: n for a, n in axes if n > 1 and a in online.extents})
     from tilec.backends.cuda import target as cuda
 
     before = cuda.here(cuda.Online(online, sizes), cuda.arch_of(target))
@@ -134,8 +144,8 @@ def shape(chosen: Choice, tiles: Kernel) -> Choice:
     return Choice(tile | ({rows: int(str(extents["warpgroups"]))} if rows is not None else {}))
 
 
-def tiles_of(online: Kernel, fixed: Mapping[str, int], chosen: Choice, target: str) -> Kernel:
-    """A kernel in tiles, verified. Raises ResourceError where they do not fit the target."""
-    workers = chosen.schedule.get(backend.WORKERS)
-    split = None if workers in (None, 1) else int(str(workers))
-    return pipeline.run(online, pipeline.tile_pipeline(fixed, chosen.tile, target, split))
+def tiles_of(
+    online: Kernel, fixed: Mapping[str, int], extents: Mapping[str, int], target: str
+) -> Kernel:
+    """A kernel in tiles of some extents, verified. Raises ResourceError where they do not fit the target."""
+    return pipeline.run(online, pipeline.tile_pipeline(fixed, extents, target))

@@ -57,7 +57,7 @@ def _stored(wanted: Key) -> store.Winner | None:
 
 
 def _axes(online: Kernel, fixed: Mapping[str, int], target: str) -> set[str]:
-    return set(space.tiled_axes(space.tiles_of(online, fixed, store.Choice(), target)))
+    return set(space.tiled_axes(space.tiles_of(online, fixed, {}, target)))
 
 
 @functools.cache

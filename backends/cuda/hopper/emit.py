@@ -347,7 +347,8 @@ class _Kernel(Loading):
         """The windows after the first one, until one that is the last."""
         self.out.add("#pragma unroll 1")
         with self.out.block(f"while (!(word & {1 << self.bits}))"):
-            self.step(step.hear)
+            for inner in (step.hear, *step.shared):
+                self.step(inner)
             last = len(step.blocks) - 1
             for k, steps in enumerate(step.blocks):
                 head = "if" if k == 0 else "else if"

@@ -60,7 +60,7 @@ def _show(plan: Plan, step: Step) -> list[str]:
         case Hear():
             return [f"acquire {step.ring}, hear which window it is"]
         case Stream():
-            inner: list[str] = []
+            inner = [x for y in step.shared for x in _show(plan, y)]
             for k, steps in enumerate(step.blocks):
                 inner += [f"block {k}", *("  " + x for y in steps for x in _show(plan, y))]
             return [

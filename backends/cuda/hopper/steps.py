@@ -97,10 +97,11 @@ class Hear:
 
 @dataclass(frozen=True)
 class Stream:
-    """The other windows of a tile in the order in which they are announced, each with the steps of its block, up to the one
-    that is announced as the last."""
+    """The other windows of a tile in the order in which they are announced, up to the one that is announced as the last:
+    each with steps that all have, which do not wait for what is heard, and those of its block."""
 
     hear: Hear
+    shared: tuple[Step, ...]
     blocks: tuple[tuple[Step, ...], ...]
 
 
@@ -172,14 +173,9 @@ def program(
     if s.chosen:
         heads = heads[1:]  # the one that is heard of
     acquire, release = (Acquire(RING),), (Release(RING),)
+    issued = (*heads, *turn, Issue("heads"), *values, Issue("tails"), *pass_on)
     windows = tuple(
         (
-            *heads,
-            *turn,
-            Issue("heads"),
-            *values,
-            Issue("tails"),
-            *pass_on,
             Settle(1, ("heads",)),
             *free_heads,
             *(acquire if k in with_labels else ()),
@@ -194,9 +190,9 @@ def program(
     if s.chosen:
         hear = Hear(ahead[0])
         heads = [hear, *heads]
-        rest: tuple[Step, ...] = (Stream(hear, windows),)
+        rest: tuple[Step, ...] = (Stream(hear, issued, windows),)
     else:
-        rest = tuple(Loop(k, windows[k]) for k in s.order)
+        rest = tuple(Loop(k, (*issued, *windows[k])) for k in s.order)
     began = (Query(True), *heads, Issue("heads"))
     settled = (Settle(0, ("heads",)), *free_heads)
     first = tuple(

@@ -17,6 +17,7 @@ PRODUCT = re.compile(r"v?mulp[sd]\s|fmul\s+v")
 SUM = re.compile(r"v?addp[sd]\s|fadd\s+v")
 COMMENT = re.compile(r"(?:^|\s)(?:#\s|//).*")
 MEMORY = re.compile(r"\(%|\[(?:x|sp)")
+ASK = re.compile(r"prefetch\w+\s|prfm\s")
 STACK = re.compile(r"\((?:%rsp|%rbp)|\[(?:sp|x29)\b")
 VECTOR = re.compile(r"%[xyz]mm\d|\b[qv]\d+\b")
 
@@ -38,7 +39,12 @@ class Loop:
     @property
     def loads(self) -> int:
         """Instructions that read or write memory."""
-        return sum(bool(MEMORY.search(x)) for x in self.code)
+        return sum(bool(MEMORY.search(x)) for x in self.code) - self.asks
+
+    @property
+    def asks(self) -> int:
+        """Instructions that ask for memory ahead."""
+        return sum(bool(ASK.match(x)) for x in self.code)
 
     @property
     def spills(self) -> list[str]:

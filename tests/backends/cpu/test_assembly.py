@@ -51,6 +51,8 @@ def test_hot_loops_keep_everything_in_registers(
         assert x.uses(REGISTER[processor])
         # two vectors and one element for each row
         assert x.loads <= (2 + rows) * steps
+    # columns of values are neighbours in memory, scores' rows of keys are not
+    assert {x.asks for x in full} == {0, steps}
 
 
 def test_a_tile_of_too_many_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("width", [(1, 3), (13, 20), (8, 9), (24, 7)])
+@pytest.mark.parametrize("width", [(1, 3), (2, 5), (4, 6), (13, 20), (8, 9), (24, 7)])
 def test_heads_of_any_size_and_layout(layout: str, dtype: str, width: tuple[int, int]) -> None:
     random = np.random.default_rng(1)
     (d, e), place = width, LAYOUTS[layout]
@@ -45,6 +45,26 @@ def test_heads_of_any_size_and_layout(layout: str, dtype: str, width: tuple[int,
     kernel = tilec.compile(ATTENTION, target="cpu")
     tolerance = 2e-6 if dtype == "float32" else 2e-3
     np.testing.assert_allclose(kernel(q, k, v), kernel.reference(q, k, v), tolerance, tolerance)
+
+
+NEIGHBOUR = """
+kernel neighbour(Q[B, M, D], K[B, N, D], V[B, N, E], by: int) -> O[b, i, e]:
+    k = K[b + by, j, d] if b + by < B else 0
+    v = V[b - by, j, e] if b >= by else 0
+    O = sum[j](softmax[j](sum[d](Q[b, i, d] * k)) * v)
+"""
+
+
+@pytest.mark.parametrize("layout", ["dense", "wide rows", "columns"])
+@pytest.mark.parametrize("width", [3, 7, 9])
+def test_blocks_that_do_not_exist_are_zeros(layout: str, width: int) -> None:
+    random = np.random.default_rng(2)
+    arrays = (random.standard_normal((2, n, width)).astype(np.float32) for n in (19, 21, 21))
+    q, k, v = (LAYOUTS[layout](a) for a in arrays)
+    kernel = tilec.compile(NEIGHBOUR, target="cpu")
+    for by in (0, 1):
+        want = kernel.reference(q, k, v, by=by)
+        np.testing.assert_allclose(kernel(q, k, v, by=by), want, 2e-6, 2e-6)
 
 
 @pytest.mark.parametrize("t", [1, 2])

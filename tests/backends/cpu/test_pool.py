@@ -10,6 +10,8 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -91,7 +93,7 @@ def test_many_small_jobs() -> None:
 def test_more_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TILEC_NUM_THREADS", raising=False)
     more = pool.threads() + 5
-    monkeypatch.setattr(pool, "_processors", lambda: more)
+    monkeypatch.setattr(pool, "_processors", lambda: set(range(more)))
     assert pool.threads() == more
     for _ in range(50):
         assert job(40) == [1] * 40
@@ -100,7 +102,7 @@ def test_more_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @linux
 def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_processors", lambda: 8)
+    monkeypatch.setattr(pool, "_processors", lambda: set(range(8)))
     for text, count in (("3", 3), ("1", 1), ("64", 8), ("", 8)):
         monkeypatch.setenv("TILEC_NUM_THREADS", text)
         assert pool.threads() == count
@@ -108,6 +110,63 @@ def test_the_environment_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("TILEC_NUM_THREADS", text)
         with pytest.raises(ArgumentError, match="TILEC_NUM_THREADS"):
             pool.threads()
+
+
+@linux
+def test_a_call_uses_the_processors_that_its_thread_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where that changes after the threads were started, and for the calling thread alone."""
+    monkeypatch.delenv("TILEC_NUM_THREADS", raising=False)
+    before = pool.threads()
+    assert job(40) == [1] * 40
+    seen: list[int] = []
+
+    def bound() -> None:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        seen.append(pool.threads())
+        assert ran_on(pool.threads()) == [os.sched_getaffinity(0)]
+        assert job(40) == [1] * 40
+
+    run_in_thread(bound)
+    assert seen == [1]
+    assert pool.threads() == before == len(os.sched_getaffinity(0))
+    assert ran_on(before) == [os.sched_getaffinity(0)] * before
+
+
+@linux
+def test_threads_run_where_the_caller_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads move with the calls. A processor that no machine has stands for a second one beside the last."""
+    monkeypatch.delenv("TILEC_NUM_THREADS", raising=False)
+    everywhere = os.sched_getaffinity(0)
+    one = {max(everywhere)}
+    monkeypatch.setattr(pool, "_processors", lambda: {*one, 1000})
+    assert ran_on(2)[1:] == [one]
+    monkeypatch.setattr(pool, "_processors", lambda: {*everywhere, 1000})
+    assert ran_on(2)[1:] == [everywhere]
+    monkeypatch.setattr(pool, "_processors", lambda: {*everywhere, 1000, 1001})
+    assert ran_on(3)[1:] == [everywhere] * 2
+
+
+def ran_on(count: int) -> list[set[int]]:
+    """The processors that each of some threads may run on while they do a job together, the caller first."""
+    seen: dict[int, set[int]] = {}
+    together = threading.Barrier(count)
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+    def worker(context: int, scratch: int) -> None:
+        seen[threading.get_native_id()] = os.sched_getaffinity(0)
+        together.wait(10)
+
+    pool.run(ctypes.cast(worker, ctypes.c_void_p).value or 0, 0, 64, count)
+    own = seen.pop(threading.get_native_id())
+    return [own, *seen.values()]
+
+
+def run_in_thread(body: Callable[[], None]) -> None:
+    """What happens in a thread of its own, its exceptions included."""
+    with ThreadPoolExecutor(1) as one:
+        one.submit(body).result()
 
 
 def test_scratch_memory_is_aligned_and_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,10 @@ NORMED = """kernel f(Q[H, M, D], K[H, N, D], V[H, E, N]) -> O[h, i, e]:
     S = sum[d](Q[h, i, d] * k)
     O = sum[j](softmax[j](S) * V[h, e, j])
 """
+OWN = """kernel f(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E], g: f32[H, D], w: f32[H, E]) -> O[b, h, i, e]:
+    S = sum[d](Q[b, h, i, d] * relu(K[b, h // (H // HK), j, d] + g[h, d]))
+    O = sum[j](softmax[j](S) * relu(V[b, h // (H // HK), j, e] + w[h, e]))
+"""
 TWICE = """kernel f(Q[H, M, D], C[N, D], P[H, M, E], R[N, E]) -> O[h, i, d]:
     S = sum[d](Q[h, i, d] * C[j, d]) + sum[t](P[h, i, t] * R[j, t])
     O = sum[j](softmax[j](S) * C[j, d])
@@ -99,6 +103,13 @@ def test_heads_of_any_size(dtype: str, d: int, e: int) -> None:
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_groups_of_any_size(heads: int, dtype: str) -> None:
     check(tilec.compile(GROUPS, target="cpu"), *groups(heads, 1, 1130, 20, 24, dtype=dtype))
+
+
+@pytest.mark.parametrize("heads", [2, 3, 4, 8])
+def test_heads_that_make_something_of_their_own_of_shared_keys(heads: int) -> None:
+    """Each row of a tile then has an operand of its own."""
+    more = drawn((heads, 20)), drawn((heads, 24))
+    check(tilec.compile(OWN, target="cpu"), *groups(heads, 1, 150, 20, 24), *more)
 
 
 @pytest.mark.parametrize("m", [2, 6, 7])

@@ -41,8 +41,7 @@ def predicted(text: str, d: int, n: int, schedule: Mapping[str, object]) -> floa
     steps = dict(kernel.stages(dtype="bf16", sizes=known))
     found = backend.draft(steps["place"], "cuda:sm_80", schedule, (steps["online"], known))
     assert found.seconds is not None
-    env = {**known, **scalars}
-    took = found.seconds(budget(found.kernel, known, scalars), env, ceilings.H200)
+    took = found.seconds(budget(found.kernel, known, scalars), ceilings.H200)
     return 4 * 16384 * 2048 * n / (2 if text == CAUSAL else 1) / took / 1e12
 
 

@@ -31,18 +31,16 @@ def stated(schedule, **sizes):
     steps = dict(kernel.stages(dtype="bf16", sizes=known))
     before = (steps["online"], known)
     found = backend.draft(steps["place"], "cuda:sm_90a", schedule, before)
-    return found, budget(found.kernel, known, scalars), {**known, **scalars}, before
+    return found, budget(found.kernel, known, scalars), before
 
 
 def test_schedules_are_ranked_as_they_were_measured():
     found = {}
     for warpgroups, columns, stages in TIMES:
         fields = {"warpgroups": warpgroups, "columns": columns, "stages": stages}
-        draft, b, env, _ = stated(
-            fields | {"order": "longest"}, B=4, H=16, M=4096, N=4096, D=128, E=128
-        )
+        draft, b, _ = stated(fields | {"order": "longest"}, B=4, H=16, M=4096, N=4096, D=128, E=128)
         assert draft.seconds is not None
-        found[warpgroups, columns, stages] = 1e6 * draft.seconds(b, env, ceilings.H200)
+        found[warpgroups, columns, stages] = 1e6 * draft.seconds(b, ceilings.H200)
     ranked = sorted(TIMES, key=lambda at: found[at])
     assert min(TIMES[at] for at in ranked[:3]) < 1.03 * min(TIMES.values())
     assert max(TIMES, key=lambda at: found[at]) == (2, 32, 2)
@@ -55,8 +53,8 @@ ONCE = 4 * 16 * 16384 * 128 * 2
 
 
 def from_memory(schedule, roof=ceilings.H200, **sizes):
-    _, b, env, before = stated(schedule, **{**LONG, **sizes})
-    return backend.memory_bytes(before, "cuda:sm_90a", schedule, b, env, roof)
+    _, b, before = stated(schedule, **{**LONG, **sizes})
+    return backend.memory_bytes(before, "cuda:sm_90a", schedule, b, roof)
 
 
 # (heads, positions, masked, rows of a tile, heads of a section): megabytes that an H200 counted, with head size 128
@@ -135,8 +133,8 @@ def test_heads_that_share_keys_have_them_once():
     kernel = tilec.compile(text, target="cuda:sm_90a")
     known, scalars = kernel.environment({**LONG, "G": 4})
     steps = dict(kernel.stages(dtype="bf16", sizes=known))
-    b, env = budget(steps["place"], known, scalars), {**known, **scalars}
-    moved = backend.memory_bytes((steps["online"], known), "cuda:sm_90a", {}, b, env, ceilings.H200)
+    b = budget(steps["place"], known, scalars)
+    moved = backend.memory_bytes((steps["online"], known), "cuda:sm_90a", {}, b, ceilings.H200)
     assert moved == pytest.approx(ONCE * (2 + 2 / 4) / 4, rel=0.05)
 
 
