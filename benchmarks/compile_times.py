@@ -1,10 +1,12 @@
 """How long NVRTC takes for the kernels of each program, how much code they are, and how many it saw before one fitted.
 
     python benchmarks/compile_times.py [--targets cuda:sm_90a,cuda:sm_80] [--only chunks] [--cases FOLDER] [--least 2]
+    python benchmarks/compile_times.py --targets cpu --dtype f32,bf16 --least 0.3
 
-Needs NVRTC and no GPU. Each program is compiled as by its first call: what its default emitter makes, every schedule that
-turned out not to fit, and the exact kernel that stands behind a fast one. Seconds are those of the process, so that other
-work on the machine hardly counts. Prints a line per compiled text and adds the same as JSON to `--out`; exit status 1 where
+Needs NVRTC and no GPU; for the CPU, what a call without and one with its code in the cache spend before they run. Each
+program is compiled as by its first call: what its default emitter makes, every schedule that turned out not to fit, and the
+exact kernel that stands behind a fast one. Seconds are those of the process, so that other work on the machine hardly
+counts. Prints a line per compiled text and adds the same as JSON to `--out`; exit status 1 where
 one took longer than `--least`.
 """
 
@@ -58,7 +60,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--targets", default="cuda:sm_90a,cuda:sm_80")
     parser.add_argument("--only", default="", help="words of the names of programs, with commas")
     parser.add_argument("--cases", type=Path, help="a folder of cases, beside the examples")
-    parser.add_argument("--dtype", default="f16", help="that of the examples' tensors")
+    parser.add_argument("--dtype", default="f16", help="that of the examples' tensors, or several")
     parser.add_argument("--least", type=float, default=2.0, help="seconds that are too long")
     parser.add_argument("--total", type=float, default=1e9, help="seconds after which none begins")
     where = Path(os.environ.get("OUT", "."), "compile_times.jsonl")
@@ -144,15 +146,38 @@ def main() -> int:
     begun, slow, columns = time.monotonic(), 0, "{:14s} {:12s} {:7s} {:>7s} {:>8s} {:>7s} {}"
     heads = ("program", "target", "emitter", "seconds", "bytes", "spilled", "kernels")
     print(columns.format(*heads))
-    programs = [*examples(args.dtype), *(cases(args.cases) if args.cases else ())]
+    programs = [p for d in args.dtype.split(",") for p in examples(d)]
+    programs += [*(cases(args.cases) if args.cases else ())]
     words = args.only.split(",")
     for program in (p for p in programs if any(w in p.name for w in words)):
         for target in args.targets.split(","):
             if time.monotonic() - begun > args.total:
                 return 1
-            slow += reported(program, target, args, columns)
+            report = on_cpu if target == "cpu" else reported
+            slow += report(program, target, args, columns)
     print(f"{slow} texts took longer than {args.least} s")
     return 1 if slow else 0
+
+
+def on_cpu(program: Program, target: str, args: argparse.Namespace, columns: str) -> int:
+    """Compiles a program for the CPU twice, so that nothing is loaded for the first time, and says where time went."""
+    from benchmarks.cpu import compiling
+
+    del columns
+    given = (program.text, program.kernel, program.dtype, dict(program.sizes))
+    try:
+        spent = min((compiling.measure(*given) for _ in range(2)), key=lambda x: x.miss)
+    except Exception as e:
+        print(f"{program.name:14s} {target:12s} {type(e).__name__}: {e}"[:160], flush=True)
+        return 0
+    rest = spent.miss - spent.emission - spent.llvm
+    parts = f"passes {rest:.3f}, emission {spent.emission:.3f}, LLVM {spent.llvm:.3f}"
+    miss = f"miss {spent.miss:.3f} ({parts}, {spent.bytes} bytes)"
+    hit = f"hit {spent.hit:.3f} (loading {spent.loading:.4f})"
+    print(f"{program.name:14s} {target:12s} {program.dtype:7s} {miss} {hit}", flush=True)
+    found = {"program": program.name, "target": target, "dtype": program.dtype, **vars(spent)}
+    record.write(args.out, found)
+    return spent.miss > args.least
 
 
 def reported(program: Program, target: str, args: argparse.Namespace, columns: str) -> int:

@@ -1,0 +1,68 @@
+"""Where the time goes when a kernel is compiled for the CPU, and how long it takes from the cache."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds of the process. `miss`: all of it; `emission`: LLVM IR as text; `llvm`: from there to machine code;
+    `hit`: another kernel of the same text, whose code is in the cache, of which `loading` is that code's alone."""
+
+    miss: float
+    emission: float
+    llvm: float
+    hit: float
+    loading: float
+    bytes: int
+
+
+def measure(text: str, name: str | None, dtype: str, sizes: dict[str, int]) -> Spent:
+    """What a program's first call spends before it runs, without and with its code in the cache."""
+    import tilec
+    from tilec.backends.cpu import jit, lower
+
+    emission, llvm, loading = (_Clock(f) for f in (lower.lower, jit.compile, jit.load))
+    arrays = tilec.compile(text, name=name, target="cpu").sample(dtype=dtype, **sizes)
+
+    def plan() -> float:
+        begun = time.process_time()
+        tilec.compile(text, name=name, target="cpu").plan(**arrays)
+        return time.process_time() - begun
+
+    held, lower.lower, jit.compile, jit.load = (
+        os.environ.get("TILEC_CACHE_DIR"),
+        emission,
+        llvm,
+        loading,
+    )
+    try:
+        with tempfile.TemporaryDirectory(prefix="compiling_") as folder:
+            os.environ["TILEC_CACHE_DIR"] = folder
+            miss, loading.seconds = plan(), 0.0
+            hit = plan()
+    finally:
+        lower.lower, jit.compile, jit.load = (x.function for x in (emission, llvm, loading))
+        os.environ.pop("TILEC_CACHE_DIR")
+        os.environ |= {} if held is None else {"TILEC_CACHE_DIR": held}
+    size = sum(len(made) for made in llvm.made)
+    return Spent(miss, emission.seconds, llvm.seconds, hit, loading.seconds, size)
+
+
+class _Clock:
+    """A function, and the seconds that its calls took."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.seconds, self.made = function, 0.0, list[Any]()
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        begun = time.process_time()
+        self.made.append(self.function(*args, **named))
+        self.seconds += time.process_time() - begun
+        return self.made[-1]
