@@ -110,7 +110,7 @@ def compiled(program: Program, target: str) -> list[Text]:
     """All that NVRTC compiles for a first call of a program."""
     import tilec
     from tilec.backends.cuda import nvrtc
-    from tilec.backends.cuda import target as cuda
+    from tilec.backends.cuda.code import compiled as cubins
 
     texts: list[Text] = []
     plain = nvrtc.compile
@@ -133,7 +133,7 @@ def compiled(program: Program, target: str) -> list[Text]:
                 kernel: Any = tilec.compile(
                     program.text, name=program.kernel, target=target, schedule=schedule
                 )
-                cuda.compiled(kernel.gpu_code(dtype=program.dtype, **program.sizes))
+                cubins(kernel.gpu_code(dtype=program.dtype, **program.sizes))
         finally:
             nvrtc.compile = plain
     return texts

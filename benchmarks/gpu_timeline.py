@@ -137,21 +137,22 @@ def replaced(text: str, change: str) -> str:
 @contextmanager
 def edited(edit: Callable[[str], str]) -> Generator[None]:
     """Has the fast kernels that are loaded made of other texts."""
-    from tilec.backends.cuda import execute, target
+    from tilec.backends.cuda import code as cubins
+    from tilec.backends.cuda import execute
 
     def compiled(code: Any) -> Any:
         if not code.fast:
-            return target.compiled(code)
+            return cubins.compiled(code)
         unit = fast_unit(code)
         changed = dataclasses.replace(unit, text=edit(unit.text))
         units = tuple(changed if u is unit else u for u in code.units)
-        return target.compiled(dataclasses.replace(code, units=units))
+        return cubins.compiled(dataclasses.replace(code, units=units))
 
     execute.compiled = compiled
     try:
         yield
     finally:
-        execute.compiled = target.compiled
+        execute.compiled = cubins.compiled
 
 
 def cycles(p: Problem, fields: dict[str, object]) -> str:

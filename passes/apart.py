@@ -48,6 +48,7 @@ class Apart:
             if (x, clash) not in copies:
                 op = rebuild(defs[x], lambda y: along(y, clash), value=lambda v: moved(v, clash))
                 ops.append(op)
+                defs[op.result.name] = op  # of which there may be a copy along another axis
                 copies[x, clash] = op.result.name
             return copies[x, clash]
 

@@ -181,6 +181,7 @@ class _Graph:
             streams = {frozenset(self._over(r)) for r in outer}
             rows = grid - self._beside(outer, inside, frozenset[str]().union(*streams))
             new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams, inside)}
+            new |= {r for r in inside - cuts - {name} if self._meets(r, grid, cuts)}
             if not new:
                 return _Root(
                     name,
@@ -242,6 +243,13 @@ class _Graph:
         ):  # a value for each pair of a row and a streamed position stays on chip, all the same
             return not (rows & self.axes(r) and any(s & self.axes(r) for s in streams))
         return frozenset(op.over) not in streams and self.needs_passes(r)
+
+    def _meets(self, r: str, grid: frozenset[str], cuts: set[str]) -> bool:
+        """Whether a reduction is over an axis of the grid, and so of cuts in it: those exist along that axis alone."""
+        clash = grid & set(self._over(r)) if self.reduction(r) is not None else frozenset[str]()
+        return bool(clash) and any(
+            clash & self.axes(c) for c in self._reached(self.inside(r, cuts), cuts)
+        )
 
     def _is_long(self, over: Iterable[str], inside: set[str]) -> bool:
         """Whether other reductions have a value for each position along some axes: these are not held whole in a tile."""

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from tilec import scalar
 from tilec.dataflow import live
+from tilec.functions import VANISHING
 from tilec.ir import (
     Absent,
     Body,
@@ -141,12 +142,16 @@ def _identity(b: Rewrite, op: Map) -> Operand | None:
             return None
 
 
+_BEYOND_IEEE = VANISHING | {"add", "sub"}
+"""Functions that make of -inf what no literal says (an absent zero), or what IEEE's arithmetic does not."""
+
+
 def _is_power_of_two(y: float) -> bool:
     return not isinstance(y, bool) and math.isfinite(y) and y != 0 and abs(math.frexp(y)[0]) == 0.5
 
 
 def _folded(op: Map) -> Operand | None:
-    if not scalar.evaluable(op.fn):
+    if not scalar.evaluable(op.fn) or op.fn in _BEYOND_IEEE and -math.inf in op.args:
         return None
     try:
         x = scalar.evaluate((op.fn, *op.args), {})  # type: ignore[arg-type]

@@ -247,6 +247,7 @@ def test_expression(expression, expected):
         ("1 if any[j](i > 0) and all[j](i < 2) else 0", [0, 1, 0]),
         ("logsumexp[j](X[i])", np.array([1, -2, 3.5]) + np.log(3)),
         ("logsumexp[j](X[i], 0)", np.log(3 * np.exp([1, -2, 3.5]) + 1)),
+        ("logsumexp[j](inf if i > 0 else -inf, -inf)", [-INF, INF, INF]),
         ("softmax[j](X[i])", [1 / 3] * 3),
         ("softmax[j](-inf)", [0] * 3),
         ("softmax[j](X[i], 1, X[i])", np.exp([1, -2, 3.5]) / (4 * np.exp([1, -2, 3.5]) + np.e)),

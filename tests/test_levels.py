@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from tests.programs import CAUSAL
 from tilec import levels, pipeline
 from tilec.check import lower
-from tilec.errors import ArgumentError
+from tilec.errors import ArgumentError, CompilerBug
 from tilec.parse import parse
 
 
@@ -54,3 +55,17 @@ def test_two_passes_either_run_or_are_refused():
 def test_a_kernel_of_scalars_runs_through_every_pass():
     program = parse("kernel f(X[N], n: int) -> A: i32[]:\n    A = 2 * n + N\n", "f.tile")
     pipeline.run(lower(program, "f", {"X": "f32"}), tuple(map(pipeline.Step, pipeline.PASSES)))
+
+
+def test_a_pass_that_breaks_the_ir_is_found(monkeypatch):
+    sound = pipeline.apply
+
+    def apply(kernel, s):
+        made = sound(kernel, s)
+        if s.name != "fuse":
+            return made
+        return replace(made, outputs=(*made.outputs, *made.outputs))
+
+    monkeypatch.setattr(pipeline, "apply", apply)
+    with pytest.raises(CompilerBug, match="listed twice"):
+        pipeline.run(tensors(), pipeline.tensor_pipeline())

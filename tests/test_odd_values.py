@@ -88,3 +88,33 @@ def test_infinities_of_both_signs_in_one_sum() -> None:
             with np.errstate(all="ignore"):
                 for want, got in zip(kernel.reference(a, b), kernel(a, b), strict=True):
                     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_weights_of_a_row_one_by_one() -> None:
+    """Here a weight is a scalar of its tile; its exponent overflows, which is no reason for an absent zero."""
+    text = "kernel f(X[N, M], a[K]) -> O[j, i, k]:\n    O = softmax[j](X[j, i]) + a[k]\n"
+    x = np.zeros((4, 3), np.float32)
+    x[2, 1], x[3, 2] = INF, -INF
+    kernel = tilec.compile(text, target="cpu")
+    arrays = x, np.zeros(2, np.float32)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(kernel(*arrays), kernel.reference(*arrays), rtol=1e-6)
+
+
+def test_a_logit_that_is_a_whole_number() -> None:
+    text = (
+        "kernel f(C[K, N], u[B], m: i64[B, P], g: bool[N]) -> O: bool[q, p, k]:\n    axis q < N\n"
+    )
+    text += "    O = any[b, j](softmax[b](u[m[b, p]], 5) <= p < (C[k, j] if g[j] else 1))\n"
+    kernel = tilec.compile(text, target="cpu")
+    arrays = np.ones((2, 4)), np.ones(3), np.ones((3, 5), int), np.arange(4) > 2
+    np.testing.assert_array_equal(kernel(*arrays), kernel.reference(*arrays))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("-inf + inf", -INF), ("-inf - -inf", -INF), ("exp(-inf) * x[1]", 0)]
+)
+def test_literals_are_folded_by_the_rules_of_the_language(value: str, expected: float) -> None:
+    text = f"kernel f(x[N]) -> O[i]:\n    axis i < N\n    O = {value}\n"
+    got = tilec.compile(text, target="cpu")(np.full(2, NAN))
+    np.testing.assert_array_equal(got, [expected] * 2)

@@ -97,3 +97,9 @@ def test_which_values_are_wide() -> None:
     assert "seed" not in counted(kernel)
     assert binding.far(kernel, {"s": 1 << 40})
     assert not binding.far(kernel, {"seed": 1 << 62, "s": 1})
+
+
+def test_floats_beside_data_of_64_bits_are_no_whole_numbers() -> None:
+    text = "kernel f(y[N], m: i64[B, M]) -> O: bool[q, i]:\n    O = any[b](y[q] + m[b, i] < 3)\n"
+    kernel = tilec.compile(text, target="cpu", tile={"b": 2})
+    same(kernel, y=np.linspace(-2, 2, 5), m=np.arange(-6, 9).reshape(3, 5))

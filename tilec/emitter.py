@@ -7,6 +7,7 @@ from typing import Literal
 
 from tilec import scalar
 from tilec.builder import Builder
+from tilec.dtypes import kind
 from tilec.ir import Kernel, Op, Operand
 from tilec.scalar import Scalar
 from tilec.wide import reached, saturated
@@ -39,9 +40,12 @@ class Emitter(Builder):
 
     def fn(self, fn: str, *args: Operand) -> Operand:
         """A pointwise function; integers of which some are wide stop at the ends of 64 bits."""
-        if self.wide and any(x in self.wide for x in args):
+        if self.wide and any(x in self.wide for x in args) and not self._float(args):
             return saturated(self.same, fn, args)
         return self.same(fn, *args)
+
+    def _float(self, args: Iterable[Operand]) -> bool:
+        return any(kind(self.type_of(x).dtype) == "float" for x in args)
 
     def same(self, fn: str, *args: Operand) -> Operand:
         """A pointwise function as the program has it, folded where its operands allow."""

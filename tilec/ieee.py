@@ -84,7 +84,9 @@ class Facts:
         A score of -1e38 that is scaled may overflow: its weight is a small number, and no absent zero. `kept`: values of
         which that is not asked, as what they are made of is gone.
         """
-        if not isinstance(x, str) or x in kept or not depth:
+        if not isinstance(x, str) or kind(self.dtype(x)) != "float":
+            return None if self.finite(x, -1) else x
+        if x in kept or not depth:
             return x
         match self.defs.get(x):
             case Map(fn="mul", args=(y, float() as c)) | Map(fn="mul", args=(float() as c, y)) if (

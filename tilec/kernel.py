@@ -21,10 +21,11 @@ from tilec.results import Maker, Result, given, makers
 from tilec.scalar import Number, Scalar
 from tilec.source import Source, read
 from tilec.stages import Stages
+from tilec.uncollected import uncollected
 from tilec.versions import Versions
 
 if TYPE_CHECKING:
-    from tilec.backends.cuda.target import Code
+    from tilec.backends.cuda.code import Code
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner
@@ -252,6 +253,7 @@ class Kernel:
             self._plans[key] = plan
         return plan
 
+    @uncollected()
     def _new_plan(
         self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
     ) -> Plan:

@@ -120,6 +120,8 @@ def _log_add(e: Elaborator, span: Span, x: Term, logits: list[Term]) -> Term:
     top = x
     for a in logits:
         top = e.emit(span, "max", "float", top, a)
+    # beside an infinity all that counts is that it is there
+    top = _where(e, span, e.emit(span, "isfinite", "bool", top), top, 0.0)
     total: Term | None = None
     for a in (x, *logits):
         weight = e.emit(span, "exp", "float", e.emit(span, "sub", "float", a, top))

@@ -55,7 +55,9 @@ def read(kind: str, line: Line, file: str) -> Phrase:
     except UnexpectedCharacters as e:
         at = place.line + e.line
         span = Span(file, at, e.column, at, e.column + 1)
-        raise Mistake(span, *unexpected_character(line.text[e.pos_in_stream or 0])) from None
+        odd: int = e.pos_in_stream or 0  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        words = unexpected_character(line.text[odd], line.text[odd + 1 :])
+        raise Mistake(span, *words) from None
     except UnexpectedToken as e:
         token: Any = e.token  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         expected = frozenset(map(str, e.accepts or e.expected))

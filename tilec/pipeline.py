@@ -12,7 +12,8 @@ import difflib
 import functools
 import importlib
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -167,26 +168,22 @@ def target_of(name: str) -> Target:
     return TARGETS[name.partition(":")[0]]
 
 
-OnPass = Callable[[str, Kernel], None]
-
-
-def run(
-    kernel: Kernel,
-    pipeline: Pipeline,
-    *,
-    sizes: Mapping[str, int] | None = None,
-    on_pass: OnPass | None = None,
-) -> Kernel:
-    """The kernel after a pipeline, verified before the first pass and after each. `on_pass` sees each result.
+def run(kernel: Kernel, pipeline: Pipeline, *, sizes: Mapping[str, int] | None = None) -> Kernel:
+    """The kernel after a pipeline, verified at its end; `stages` also verifies what is between.
 
     `sizes` gives a `specialise` step without options the dimensions it fixes. Raises ArgumentError where a pass comes
     too early or too late, CompilerBug where one leaves an IR that breaks the rules.
     """
-    last = kernel
-    for name, last in stages(kernel, pipeline, sizes=sizes):
-        if on_pass is not None:
-            on_pass(name, last)
-    return last
+    from tilec.verify import fault, verify
+
+    made = kernel
+    for s in pipeline:
+        levels.require(s.name, made)
+        made = apply(made, _fixed(made, s, sizes))
+    if fault(made):
+        deque(stages(kernel, pipeline, sizes=sizes), maxlen=0)  # raises at the pass that is wrong
+        verify(made)
+    return made
 
 
 def stages(

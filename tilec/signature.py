@@ -193,7 +193,8 @@ class Signature:
         if p.type is not None and p.type.name in SCALAR_TYPES:
             return p.type.name
         if p.type is None:
-            hint = f"write {name}[B, H] for a tensor, {name}: float for a number"
+            given = "" if p.default is None else " = …"
+            hint = f"write {name}[B, H] for a tensor, {name}: float{given} for a number"
             self.report(p.span, f"the parameter '{name}' has neither dimensions nor a type", hint)
         elif p.type.name in DTYPES:
             hint = f"write {name}: {p.type.name}[B, H] for a tensor, {name}: {_number_type(p.type.name)} for a number"
@@ -324,4 +325,6 @@ def _output_axis(e: Expr, item: Item, names: Names, report: Report) -> str | Non
 
 def _lower_hint(name: str, names: Names) -> str | None:
     over = [a for a, r in names.axes.items() if r.extent == name]
+    if not over and name.islower() and name in names.dims:
+        return f"a dimension called {name.upper()} leaves {name} free for the axis over it"
     return f"the axis over {name} is '{over[0]}'" if over else None

@@ -12,7 +12,7 @@ from tilec.ir import Kernel
 from tilec.versions import Versions
 
 if TYPE_CHECKING:
-    from tilec.backends.cuda.target import Code
+    from tilec.backends.cuda.code import Code
 
 
 class Stages:
@@ -84,15 +84,16 @@ class Stages:
             raise UnsupportedError(
                 f"processor={processor!r} goes with {' and '.join(backend.CPU_FORMS)}; {form} is code for a GPU"
             )
-        from tilec.backends.cuda import target as cuda
+        from tilec.backends.cuda.code import source
 
-        return cuda.source(self.on_gpu(dtype, sizes), form)
+        return source(self.on_gpu(dtype, sizes), form)
 
     def on_gpu(
         self, dtype: DType | None, sizes: Mapping[str, int], *, called: bool = False
     ) -> Code:
         """The CUDA text for a GPU, and what its kernels take. `called`: what a call on this machine would run."""
         from tilec.backends.cuda import target as cuda
+        from tilec.backends.cuda.online import Online
 
         own = self.target if self.target and backend.on_gpu(self.target) else "cuda"
         steps = pipeline.tensor_pipeline() + self._default_tile_steps(own)
@@ -101,6 +102,6 @@ class Stages:
         before = None
         if not self.tile:
             online = self.versions.online(self.versions.all_of(dtype or "f16"))
-            before = cuda.Online(online, {d: known[d] for d in online.dims})
+            before = Online(online, {d: known[d] for d in online.dims})
             before = cuda.here(before, cuda.arch_of(own)) if called else before
         return cuda.code_for(tiles, own, self.schedule, before)

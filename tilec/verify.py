@@ -1,4 +1,4 @@
-"""Checks that a kernel keeps the rules of the IR. It runs after every pass, in time linear in the number of ops.
+"""Checks that a kernel keeps the rules of the IR, in time linear in the number of ops.
 
 What it holds to: every name is defined once, before it is used, in a region that its user can see; a result has the
 type that `Builder` infers from the operands; the tile extents in types are those of the windows at that place;

@@ -98,13 +98,10 @@ def count(n: int, one: str, many: str | None = None) -> str:
     return f"{n} {one if n == 1 else many or one + 's'}"
 
 
-def unexpected_character(char: str) -> Words:
-    """A character that begins no word of the language."""
+def unexpected_character(char: str, after: str = "") -> Words:
+    """A character that begins no word of the language. `after`: the text behind it."""
     if char == ".":
-        hint = (
-            "there are no attributes: a size is the name of its dimension; a float is written 0.5"
-        )
-        return "unexpected '.'", hint
+        return _unexpected_dot(after)
     if char.isalpha():
         return (
             f"unexpected character '{char}'",
@@ -115,6 +112,17 @@ def unexpected_character(char: str) -> Words:
         return f"unexpected character '{char}'", _CHARACTERS.get(char, hint)
     hint = _CHARACTERS.get(char, "it cannot be seen: delete it, or put a blank in its place")
     return f"unexpected character {char!a}", hint
+
+
+def _unexpected_dot(after: str) -> Words:
+    """`K[..., d]`, `x.exp()`, `torch.exp(x)`, `K.shape`"""
+    if after.startswith(".."):
+        return "there is no '...': an index names an axis", "name it, as in K[b, h, j, d]"
+    if called := re.match(r"(\w+)\s*\(", after):
+        written = "a call begins with its function, as in exp(x) and sum[j](x)"
+        return "unexpected '.'", FOREIGN_FUNCTIONS.get(called[1], written)
+    hint = "there are no attributes: a size is the name of its dimension; a float is written 0.5"
+    return "unexpected '.'", hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +152,8 @@ def unexpected_token(e: Unexpected, kind: str) -> Words:
         return f"'{word}' follows the ':' of the kernel's first line", _BELOW
     if not end and word in FOREIGN and word != "if":
         return f"the language has no '{word}'", FOREIGN[word]
+    if type == "NAME" and before.split()[-1:] == ["lambda"]:
+        return "the language has no 'lambda'", FOREIGN["lambda"]
     if "ELSE" in expected and "COLON" not in expected:
         return "this 'if' has no 'else'", "write A if COND else B"
     if words := _of_header(e, kind):

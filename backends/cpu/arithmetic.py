@@ -1,16 +1,12 @@
 """Arithmetic on LLVM values: what `Emit` does without memory, calls or control flow."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false
-
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import llvmlite.ir as ir
-
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.values import (
     BYTES,
@@ -28,32 +24,8 @@ from tilec.backends.cpu.values import (
 )
 from tilec.ir import Op
 
-Order = Literal["<", "<=", ">", ">=", "==", "!="]
-
-
+Order = ir.Order
 NOTHING = contextlib.nullcontext()
-PLACES = "tilec.places"
-"""Named metadata of a module whose instructions say which line of the user's program they come from."""
-
-
-class Placed(ir.IRBuilder):
-    """A builder whose instructions carry the place in the user's program that they come from, as metadata `from`."""
-
-    place: Any = None
-
-    @contextlib.contextmanager
-    def of(self, op: Op | None) -> Generator[None]:
-        """Instructions in here come from an op."""
-        held = self.place
-        if op is not None and op.span is not None:
-            self.place = self.module.add_metadata([f"{op.span.file}:{op.span.line}"])
-        yield
-        self.place = held
-
-    def _insert(self, instr: Any) -> None:
-        if self.place is not None:
-            instr.set_metadata("from", self.place)
-        super()._insert(instr)
 
 
 class Arithmetic:
@@ -65,12 +37,13 @@ class Arithmetic:
         self.machine = machine
         self.lanes = lanes or machine.lanes
         block = function.blocks[-1] if function.blocks else function.append_basic_block("entry")
-        placed = PLACES in self.module.namedmetadata
-        self.builder: Any = Placed(block) if placed else ir.IRBuilder(block)
+        self.builder = ir.Builder(block)
 
     def of(self, op: Op | None) -> contextlib.AbstractContextManager[None]:
         """Instructions in here are made for an op: where a module is to name places, they carry that of the op."""
-        return self.builder.of(op) if isinstance(self.builder, Placed) else NOTHING
+        if op is None or op.span is None or not self.module.placed:
+            return NOTHING
+        return self.builder.of(f"{op.span.file}:{op.span.line}")
 
     # ---- operands
 
@@ -83,11 +56,14 @@ class Arithmetic:
 
     def match(self, *xs: Value) -> list[Value]:
         """Operands of one type: that of the first vector among them, else of the first value."""
-        values = [x for x in xs if is_value(x)]
-        reference = next((x for x in values if lanes_of(x)), values[0] if values else None)
+        reference: ir.Value | None = None
+        for x in xs:
+            if is_value(x) and (reference is None or (x.type.count and not reference.type.count)):
+                reference = x
         if reference is None:
             raise TypeError(f"no LLVM value among {xs}")
-        return [self.like(x, reference) for x in xs]
+        t = reference.type
+        return [x if is_value(x) and x.type is t else self.like(x, reference) for x in xs]
 
     def index(self, x: Value) -> Value:
         """An i64 scalar from an i64 value or an int."""
@@ -96,7 +72,7 @@ class Arithmetic:
     def splat(self, x: Value, lanes: int | None = None) -> Value:
         """A scalar in every lane."""
         n = lanes or self.lanes
-        t = ir.VectorType(x.type, n)
+        t = ir.vector(x.type, n)
         one = self.builder.insert_element(undefined(t), x, constant("i32", 0))
         return self.shuffle(one, undefined(t), [0] * n)
 
@@ -322,8 +298,8 @@ class Arithmetic:
         n = lanes_of(condition)
         if not n:
             return condition
-        packed = self.builder.bitcast(condition, ir.IntType(n))
-        return self.builder.icmp_unsigned("!=", packed, ir.Constant(ir.IntType(n), 0))
+        packed = self.builder.bitcast(condition, ir.integer(n))
+        return self.builder.icmp_unsigned("!=", packed, ir.Value(packed.type, "0"))
 
     def transpose(self, rows: Sequence[Value]) -> list[Value]:
         """n vectors of n lanes (a power of two): lane i of vector j becomes lane j of vector i."""
@@ -364,7 +340,7 @@ class Arithmetic:
     def call_function(self, name: str, result: Any, *xs: Value) -> Value:
         found = self.module.globals.get(name)
         if found is None:
-            found = ir.Function(self.module, ir.FunctionType(result, [x.type for x in xs]), name)
+            found = ir.Function(self.module, result, [x.type for x in xs], name)
         return self.builder.call(found, xs)
 
 

@@ -3,8 +3,6 @@
 Every figure is the best of a few runs on all threads that a kernel would use at once.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import ctypes
@@ -15,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import llvmlite.ir as ir
 import numpy
 
 from tilec.backends.cpu import jit, pool
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.exponential import exp2_weight
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, Value, constant, function
 from tilec.ceilings import Ceilings

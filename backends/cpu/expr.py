@@ -232,7 +232,8 @@ class Evaluator:
 
     def vanished(self, op: Map, p: Point, marks: tuple[Any, ...]) -> tuple[Any, ...]:
         """Where an exponential is absent, of the places where its argument is -inf: not where that has overflowed."""
-        origin = self.facts.origin(op.args[0], self.held.keys() - self.computing)
+        tiles = {x for x, v in self.held.items() if isinstance(v, Tile)}
+        origin = self.facts.origin(op.args[0], tiles - self.computing)
         if origin == op.args[0]:
             return marks
         if origin is None:

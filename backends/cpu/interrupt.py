@@ -5,16 +5,13 @@ runs, a handler of our own stands before it, which moves the counter of the task
 Python's. What was not begun is known and can be done later, where Python's handler lets the program go on.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import signal
 from typing import Any
 
-import llvmlite.ir as ir
-
 from tilec.backends.cpu import jit
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, Value, constant, function
 
 FAR = 1 << 62
@@ -32,17 +29,17 @@ def emit(module: Any, run: Any) -> None:
     """
     words = {name: _word(module, name) for name in ("counter", "reached", "handler")}
     stop = _emit_stop(module, words)
-    kinds = [*run.function_type.args, KINDS["i64"]]
+    kinds = [*(x.type for x in run.args), KINDS["i64"]]
     f = function(module, "pool_watched", kinds, KINDS["i64"])
     e = Emit(f, jit.host())
     old, new = (e.allocate("i64", RECORD // 8) for _ in range(2))
-    number, none = constant("i32", signal.SIGINT), ir.Constant(POINTER, None)
+    number, none = constant("i32", signal.SIGINT), ir.Value(POINTER, "null")
 
     def action(new: Value, old: Value) -> None:
         kinds = [KINDS["i32"], POINTER, POINTER]
         found = module.globals.get("sigaction")
         if found is None:
-            found = ir.Function(module, ir.FunctionType(KINDS["i32"], kinds), "sigaction")
+            found = ir.Function(module, KINDS["i32"], kinds, "sigaction")
         e.builder.call(found, [number, new, old])
 
     action(none, old)
@@ -56,16 +53,13 @@ def emit(module: Any, run: Any) -> None:
     e.branch(e.compare(">", e.read("i64", old), 1), lambda: action(new, none))
     status = e.builder.call(run, f.args[:-1])
     action(old, none)
-    reached = e.builder.load_atomic(words["reached"], "monotonic", 8, typ=KINDS["i64"])
+    reached = e.builder.load_atomic(words["reached"], "monotonic", 8, KINDS["i64"])
     failed = e.compare("!=", status, 0)
     e.builder.ret(e.select(failed, constant("i64", NO_MEMORY), reached))
 
 
 def _word(module: Any, name: str) -> Any:
-    found: Any = ir.GlobalVariable(module, KINDS["i64"], f"interrupt.{name}")
-    found.linkage, found.align = "internal", 8
-    found.initializer = ir.Constant(KINDS["i64"], 0)
-    return found
+    return ir.Global(module, KINDS["i64"], f"interrupt.{name}", "0", 8)
 
 
 def _emit_stop(module: Any, words: dict[str, Any]) -> Any:

@@ -26,6 +26,8 @@ from tilec.errors import CompilerBug
 
 FORMAT = 1
 """Of a cache entry; part of every key."""
+RULES = ("dtypes", "functions", "ieee", "wide")
+"""The modules that say what an op means, for any target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Machine:
 
     def has(self, feature: str) -> bool:
         """Whether LLVM's feature of this name is on."""
-        return f"+{feature}" in self.features.split(",")
+        return f"+{feature}," in f"{self.features},"
 
     @property
     def arm(self) -> bool:
@@ -205,9 +207,11 @@ def cache_directory() -> Path:
 
 @functools.cache
 def generator() -> str:
-    """A digest of the code generator, the sources of this package: a change of it makes every entry stale."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    """A digest of the code generator, the sources of this package and of the rules that it follows: a change of it makes
+    every entry stale."""
+    digest, rules = hashlib.sha256(), Path(cache.__file__).parent
+    own = sorted(Path(__file__).parent.glob("*.py"))
+    for path in [*own, *(rules / f"{name}.py" for name in RULES)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

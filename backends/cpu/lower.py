@@ -1,18 +1,11 @@
 """From tile IR to LLVM IR: a worker function per grid, which takes tasks until none are left."""
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
-import gc
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.ir as llvm
-
-from tilec.backends.cpu.arithmetic import PLACES
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.context import COUNTER, MISSED, TASKS, Context
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
@@ -20,6 +13,7 @@ from tilec.backends.cpu.task import Task
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
 from tilec.backends.cpu.ways import EXACT, FEW, USUAL, is_narrow, ways
 from tilec.ir import Grid, Kernel
+from tilec.uncollected import uncollected
 
 TASK = (POINTER, POINTER, KINDS["i64"])
 """The arguments of a task: the context, scratch memory and the number of the task."""
@@ -43,26 +37,12 @@ def lower(kernel: Kernel, machine: Machine, way: str = USUAL, placed: bool = Fal
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
-    with _uncollected():
+    with uncollected():
         return _lower(kernel, machine, way, placed)
 
 
-@contextmanager
-def _uncollected() -> Generator[None]:
-    """Nothing is garbage before the code is complete, and looking for some takes as long as making it."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def _lower(kernel: Kernel, machine: Machine, way: str, placed: bool) -> Module:
-    module = llvm.Module(name=kernel.name)
-    if placed:
-        module.add_named_metadata(PLACES, ["from"])
+    module = ir.Module(kernel.name, placed)
     context, facts = Context(kernel), Facts(kernel)
     grids = [op for op in kernel.body if isinstance(op, Grid)]
     found = tuple(ways(grid, facts.modes(grid), machine.lanes) for grid in grids)

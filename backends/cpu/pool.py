@@ -10,8 +10,6 @@ are started at the first call that wants them and again in the child of a fork; 
 is asked at each call. Where POSIX semaphores in memory are missing (outside Linux) there is one thread.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 import atexit
@@ -24,9 +22,8 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-import llvmlite.ir as ir
-
 from tilec.backends.cpu import interrupt, jit
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.vector import KINDS, POINTER, VOID, Emit, Value, constant, function
 from tilec.errors import ArgumentError
 
@@ -219,11 +216,11 @@ def _code() -> jit.Code:
 
 
 def _module() -> Any:
-    module: Any = ir.Module("pool")
+    module = ir.Module("pool")
     _emit_grow(module)
     _emit_loop(module)
     _emit_run(module)
-    interrupt.emit(module, module.globals["pool_run"])
+    interrupt.emit(module, module.function("pool_run"))
     return module
 
 
@@ -232,7 +229,7 @@ def _libc(e: Emit, name: str, result: Any, xs: Iterable[Value]) -> Value:
     xs = list(xs)
     found = e.module.globals.get(name)
     if found is None:
-        found = ir.Function(e.module, ir.FunctionType(result, [x.type for x in xs]), name)
+        found = ir.Function(e.module, result, [x.type for x in xs], name)
     return e.builder.call(found, xs)
 
 
@@ -242,11 +239,11 @@ def _field(e: Emit, block: Value, at: int) -> Value:
 
 def _get(e: Emit, block: Value, at: int, pointer: bool = False) -> Value:
     t = POINTER if pointer else KINDS["i64"]
-    return e.builder.load(_field(e, block, at), typ=t, align=8)
+    return e.builder.load(_field(e, block, at), t, 8)
 
 
 def _put(e: Emit, x: Value, block: Value, at: int) -> None:
-    e.builder.store(x, _field(e, block, at), align=8)
+    e.builder.store(x, _field(e, block, at), 8)
 
 
 def _wait(e: Emit, semaphore: Value) -> None:
@@ -292,7 +289,7 @@ def _emit_loop(module: Any) -> None:
     _wait(e, _field(e, block, GO))
     e.builder.cbranch(e.compare("!=", _get(e, block, QUIT), 0), end, job)
     e.builder.position_at_end(job)
-    ready = e.builder.call(module.globals["grow"], [slot, _get(e, block, NEED)])
+    ready = e.builder.call(module.function("grow"), [slot, _get(e, block, NEED)])
 
     def work() -> None:
         scratch = _get(e, slot, SLOT_SCRATCH, pointer=True)
@@ -305,7 +302,7 @@ def _emit_loop(module: Any) -> None:
     e.builder.branch(head)
     e.builder.position_at_end(end)
     _libc(e, "free", VOID, [_get(e, slot, SLOT_SCRATCH, pointer=True)])
-    e.builder.ret(ir.Constant(POINTER, None))
+    e.builder.ret(ir.Value(POINTER, "null"))
 
 
 def _emit_run(module: Any) -> None:
@@ -333,13 +330,13 @@ def _emit_run(module: Any) -> None:
         e.loop(zero, helpers, 1, [], lambda i, _: _wait(e, _field(e, block, DONE)))
 
     def owner() -> list[Value]:
-        found = e.builder.call(module.globals["grow"], [slot, need])
+        found = e.builder.call(module.function("grow"), [slot, need])
         e.branch(found, together)
         e.builder.atomic_rmw("xchg", _field(e, block, BUSY), zero, "release")
         return [found]
 
     taken = e.builder.cmpxchg(_field(e, block, BUSY), zero, one, "acquire", "monotonic")
-    (ok,) = e.branch(e.builder.extract_value(taken, 1), owner, alone)
+    (ok,) = e.branch(e.builder.extract_value(taken, 1, KINDS["i1"]), owner, alone)
     e.builder.ret(e.select(ok, constant("i32", 0), constant("i32", NO_MEMORY)))
 
 

@@ -5,15 +5,12 @@ NumPy with ml_dtypes does elsewhere: f16, bf16 and f8e5m2 overflow to infinity, 
 integers wrap.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.ir as ir
-
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.vector import (
     Emit,
     Kind,
@@ -162,18 +159,18 @@ def widen(e: Emit, raw: Value, dtype: DType, to: Kind | None = None) -> Value:
     elif dtype == "bf16":
         raw = e.bits(e.shl(e.widen_unsigned(raw, "i32"), 16), "f32")
     elif dtype == "f16" and e.machine.half:
-        raw = e.builder.fpext(e.builder.bitcast(raw, _half(raw)), _like(raw, ir.FloatType()))
+        raw = e.builder.fpext(e.builder.bitcast(raw, _half(raw)), _like(raw, ir.FLOAT))
     elif dtype in FORMATS:
         raw = _widen_float(e, e.widen_unsigned(raw, "i32"), FORMATS[dtype], 8 * SIZES[dtype])
     return e.convert(raw, kind)
 
 
 def _half(raw: Value) -> Any:
-    return _like(raw, ir.HalfType())
+    return _like(raw, ir.HALF)
 
 
 def _like(x: Value, element: Any) -> Any:
-    return ir.VectorType(element, lanes_of(x)) if lanes_of(x) else element
+    return ir.vector(element, lanes_of(x)) if lanes_of(x) else element
 
 
 def _widen_float(e: Emit, u: Value, f: Format, bits: int) -> Value:
@@ -218,7 +215,7 @@ def _narrow_half(e: Emit, x: Value) -> Value:
     if kind_of(x) == "f64":
         x = _to_odd(e, x)
     if e.machine.half:
-        return e.builder.bitcast(e.builder.fptrunc(x, _half(x)), _like(x, ir.IntType(16)))
+        return e.builder.bitcast(e.builder.fptrunc(x, _half(x)), _like(x, ir.integer(16)))
     return e.convert(_narrow_float(e, x, FORMATS["f16"], 16), "i16")
 
 

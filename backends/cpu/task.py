@@ -4,12 +4,12 @@ Straight-line ops run as planned by `plan`; `for` and `if` become loops and bran
 carry lies in scratch, in tiles that are updated in place where nobody needs the old value any more.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tilec.backends.cpu.context import OWN, Context
@@ -17,6 +17,7 @@ from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.panels import Panels
+from tilec.backends.cpu.parts import apart, repeated, shape
 from tilec.backends.cpu.plan import Planner, Segment, names_in, split
 from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.registers import VECTORS
@@ -68,6 +69,7 @@ class Task:
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)
         self.context, self.number = context, number
+        self.repeated = repeated(grid.body)
         rows = row_axis(grid)
         self.lane = None if few else rows
         self.streams: list[str] = []
@@ -290,7 +292,8 @@ class Task:
             else:
                 ev.windows[op.axis] = before
 
-        e.loop(start, stop, max(step, 1), [], body, name=f"for.{op.axis}")
+        with self.shared((op,)):
+            e.loop(start, stop, max(step, 1), [], body, name=f"for.{op.axis}")
 
     def carried(self, name: str, init: Operand) -> Tile:
         """The tile of a carried value, with its first value in it: the one that holds that where nobody else
@@ -313,12 +316,28 @@ class Task:
         ]
 
         def arm(body: Body) -> None:
-            with self.ev.scope():
+            with self.ev.scope(), self.shared(body):
                 self.body(body, tiles)
 
         condition = self.e.convert(self.ev.value(op.cond, Point({})).parts[0], "i1")
         self.e.branch(condition, lambda: arm(op.then), lambda: arm(op.orelse))
         self.ev.held.update(zip((v.name for v in op.results), tiles, strict=True))
+
+    @contextmanager
+    def shared(self, body: Body) -> Generator[None]:
+        """A body that occurs more than once is a function. It looks at where the window ends, as one of them may be at
+        the end of the axis."""
+        if shape(body) not in self.repeated:
+            yield
+            return
+        e, ev, held = self.e, self.ev, dict(self.ev.windows)
+        with apart(e.module, e.builder):
+            for axis in self.streams:
+                if not (w := held[axis]).scalar:
+                    count = e.min(e.sub(ev.slots["extent", axis], w.first), w.extent)
+                    ev.windows[axis] = replace(w, count=count)
+            yield
+        ev.windows.update(held)
 
     def scalar(self, x: Operand) -> Any:
         """An integer scalar."""

@@ -4,9 +4,6 @@ A *kind* is the element type of a value in arithmetic: `f32`, `f64`, `i32`, `i64
 memory.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false, reportUntypedBaseClass=false
-
 from __future__ import annotations
 
 import ctypes
@@ -14,60 +11,46 @@ import functools
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
-import llvmlite.ir as ir
+from tilec.backends.cpu import llvmir as ir
 
 Kind = Literal["i1", "i8", "i16", "i32", "i64", "f32", "f64"]
 Value: TypeAlias = Any
-"""An LLVM value (`llvmlite.ir` has no types of its own), or a Python number where a method takes operands."""
+"""An LLVM value, or a Python number where a method takes operands."""
 
-KINDS: dict[str, Any] = {
-    "i1": ir.IntType(1),
-    "i8": ir.IntType(8),
-    "i16": ir.IntType(16),
-    "i32": ir.IntType(32),
-    "i64": ir.IntType(64),
-    "f32": ir.FloatType(),
-    "f64": ir.DoubleType(),
+KINDS: dict[Kind, ir.Type] = {
+    "i1": ir.integer(1),
+    "i8": ir.integer(8),
+    "i16": ir.integer(16),
+    "i32": ir.integer(32),
+    "i64": ir.integer(64),
+    "f32": ir.FLOAT,
+    "f64": ir.DOUBLE,
 }
 BYTES: dict[str, int] = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f32": 4, "f64": 8}
-POINTER = ir.PointerType()
-VOID = ir.VoidType()
-_NAMES: dict[str, Kind] = {str(t): k for k, t in KINDS.items()}  # pyright: ignore[reportAssignmentType]
+POINTER, VOID = ir.POINTER, ir.VOID
+_NAMES: dict[ir.Type, Kind] = {t: k for k, t in KINDS.items()}
 
 
-class Text(ir.Constant):
-    """A constant from its text, which is shorter than what llvmlite prints for vectors."""
-
-    def __init__(self, t: Any, text: str) -> None:
-        self.type = t
-        self.constant = text
-        self.function_type: Any = None
-
-    def _get_reference(self) -> str:
-        return self.constant
-
-
-def is_value(x: object) -> bool:
+def is_value(x: object) -> TypeGuard[ir.Value]:
     """Whether an operand is an LLVM value and not a Python number."""
     return isinstance(x, ir.Value)
 
 
 def lanes_of(x: Value) -> int:
     """Lanes of a vector, 0 for a scalar."""
-    return x.type.count if isinstance(x.type, ir.VectorType) else 0
+    return x.type.count
 
 
 def kind_of(x: Value) -> Kind:
     """The kind of a value."""
-    t = x.type.element if isinstance(x.type, ir.VectorType) else x.type
-    return _NAMES[str(t)]
+    return _NAMES[x.type.element]
 
 
 def type_of(kind: Kind, lanes: int = 0) -> Any:
     """The LLVM type of a scalar (`lanes` 0) or a vector."""
-    return ir.VectorType(KINDS[kind], lanes) if lanes else KINDS[kind]
+    return ir.vector(KINDS[kind], lanes) if lanes else KINDS[kind]
 
 
 def constant(kind: Kind, x: float, lanes: int = 0) -> Value:
@@ -80,8 +63,8 @@ def _constant(kind: Kind, x: float, lanes: int, sign: float) -> Value:
     """The same; `sign` tells the zeros apart."""
     text = _literal(kind, x)
     if not lanes:
-        return Text(KINDS[kind], text)
-    return Text(ir.VectorType(KINDS[kind], lanes), f"splat ({KINDS[kind]} {text})")
+        return ir.Value(KINDS[kind], text)
+    return ir.Value(ir.vector(KINDS[kind], lanes), f"splat ({KINDS[kind]} {text})")
 
 
 def _literal(kind: Kind, x: float) -> str:
@@ -96,22 +79,20 @@ def _literal(kind: Kind, x: float) -> str:
 def constants(kind: Kind, xs: Sequence[float]) -> Value:
     """A literal vector."""
     parts = ", ".join(f"{KINDS[kind]} {_literal(kind, x)}" for x in xs)
-    return Text(ir.VectorType(KINDS[kind], len(xs)), f"<{parts}>")
+    return ir.Value(ir.vector(KINDS[kind], len(xs)), f"<{parts}>")
 
 
 @functools.cache
 def places(order: tuple[int, ...]) -> Value:
     """The lanes that a shuffle takes, by number."""
-    return ir.Constant(ir.VectorType(KINDS["i32"], len(order)), list(order))
+    return constants("i32", order)
 
 
 def undefined(t: Any) -> Value:
     """A value of no matter what."""
-    return Text(t, "poison")
+    return ir.Value(t, "poison")
 
 
 def mangle(t: Any) -> str:
     """The suffix of an intrinsic's name for a type."""
-    if isinstance(t, ir.VectorType):
-        return f"v{t.count}{mangle(t.element)}"
-    return _NAMES[str(t)]
+    return f"v{t.count}{_NAMES[t.element]}" if t.count else _NAMES[t]

@@ -9,16 +9,12 @@ Arithmetic is in `backends.cpu.arithmetic`; conversions between storage types an
 language's functions in `backends.cpu.math`.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportUnknownParameterType=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import llvmlite.ir as ir
-
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.arithmetic import Arithmetic, Order
 from tilec.backends.cpu.values import (
     BYTES,
@@ -26,7 +22,6 @@ from tilec.backends.cpu.values import (
     POINTER,
     VOID,
     Kind,
-    Text,
     Value,
     constant,
     constants,
@@ -64,7 +59,7 @@ def function(
     module: Any, name: str, arguments: Sequence[Any], result: Any = VOID, internal: bool = False
 ) -> Any:
     """A new function of a module. `internal`: seen by nothing but the module, never inlined."""
-    f = ir.Function(module, ir.FunctionType(result, list(arguments)), name)
+    f = ir.Function(module, result, arguments, name)
     f.attributes.add("nounwind")
     if internal:
         f.linkage = "internal"
@@ -73,7 +68,7 @@ def function(
 
 
 class Emit(Arithmetic):
-    """Emits into one function; `builder` is the llvmlite builder beneath, `lanes` the f32 lanes of a register."""
+    """Emits into one function; `builder` is the one beneath, `lanes` the f32 lanes of a register."""
 
     # ---- memory
 
@@ -82,7 +77,7 @@ class Emit(Arithmetic):
         if not is_value(offset) and offset == 0:
             return base
         element = {1: KINDS["i8"], 2: KINDS["i16"], 4: KINDS["i32"], 8: KINDS["i64"]}[size]
-        return self.builder.gep(base, [self.index(offset)], source_etype=element)
+        return self.builder.gep(base, self.index(offset), element)
 
     def read(
         self, kind: Kind, base: Value, offset: Value = 0, lanes: int = 0, align: int | None = None
@@ -92,12 +87,12 @@ class Emit(Arithmetic):
         `align`: bytes, that of one element unless given.
         """
         address = self.at(base, offset, BYTES[kind])
-        return self.builder.load(address, typ=type_of(kind, lanes), align=align or BYTES[kind])
+        return self.builder.load(address, type_of(kind, lanes), align or BYTES[kind])
 
     def write(self, x: Value, base: Value, offset: Value = 0, align: int | None = None) -> None:
         """Stores a scalar or a vector's lanes at `offset` elements after `base`."""
         size = BYTES[kind_of(x)]
-        self.builder.store(x, self.at(base, offset, size), align=align or size)
+        self.builder.store(x, self.at(base, offset, size), align or size)
 
     def prefetch(self, address: Value, near: bool) -> None:
         """Asks for a cache line, to be read soon. `near`: for the nearest cache, else for the second one."""
@@ -133,7 +128,7 @@ class Emit(Arithmetic):
             address = self.at(base, b.extract_element(offsets, k), BYTES[kind])
             if mask is not None:
                 address = b.select(b.extract_element(mask, k), address, self._zero())
-            one = b.load(address, typ=KINDS[kind], align=BYTES[kind])
+            one = b.load(address, KINDS[kind], BYTES[kind])
             out = b.insert_element(out, one, k)
         return out
 
@@ -141,7 +136,7 @@ class Emit(Arithmetic):
         """One element, or 0 without touching memory; no branch."""
         address = self.at(base, offset, BYTES[kind])
         address = self.builder.select(condition, address, self._zero())
-        return self.builder.load(address, typ=KINDS[kind], align=BYTES[kind])
+        return self.builder.load(address, KINDS[kind], BYTES[kind])
 
     def scatter(self, x: Value, base: Value, offsets: Value) -> None:
         """Stores lane by lane, in order, at i64 `offsets` (elements) from `base`."""
@@ -149,15 +144,13 @@ class Emit(Arithmetic):
         for lane in range(lanes_of(x)):
             k = constant("i32", lane)
             address = self.at(base, b.extract_element(offsets, k), size)
-            b.store(b.extract_element(x, k), address, align=size)
+            b.store(b.extract_element(x, k), address, size)
 
     def _zero(self) -> Value:
         """Eight zero bytes that can be read."""
         found = self.module.globals.get("zero")
         if found is None:
-            found: Any = ir.GlobalVariable(self.module, KINDS["i64"], "zero")
-            found.linkage, found.global_constant, found.align = "internal", True, 8
-            found.initializer = ir.Constant(KINDS["i64"], 0)
+            found = ir.Global(self.module, KINDS["i64"], "zero", "0", 8, fixed=True)
         return found
 
     def zeros(self, size: int) -> Value:
@@ -165,28 +158,20 @@ class Emit(Arithmetic):
         name = f"zeros.{size}"
         found = self.module.globals.get(name)
         if found is None:
-            t = ir.ArrayType(KINDS["i8"], size)
-            found: Any = ir.GlobalVariable(self.module, t, name)
-            found.linkage, found.global_constant, found.align = "internal", True, 8
-            found.initializer = ir.Constant(t, None)
+            t = ir.array(KINDS["i8"], size)
+            found = ir.Global(self.module, t, name, "zeroinitializer", 8, fixed=True)
         return found
 
     def allocate(self, kind: Kind, count: int, align: int = 64) -> Value:
         """A pointer to `count` elements on the stack, once per call of the function."""
         with self.builder.goto_entry_block():
-            slot = self.builder.alloca(KINDS[kind], size=constant("i32", count))
-        slot.align = align
-        slot.type = POINTER
-        return slot
+            return self.builder.alloca(KINDS[kind], count, align)
 
     # ---- calls
 
     def call_address(self, address: Value, *xs: Value, result: Any = VOID) -> Value:
         """Calls a function by its address; gives what it gives, of the LLVM type `result`."""
-        # llvmlite calls only what has a function's type: the same register under another wrapper.
-        callee = Text(POINTER, address.get_reference())
-        callee.function_type = ir.FunctionType(result, [x.type for x in xs])
-        return self.builder.call(callee, xs)
+        return self.builder.call_at(address, xs, result)
 
     def external(self, name: str, *xs: Value) -> Value:
         """A C function of scalars of one type (`erff`), called lane by lane."""

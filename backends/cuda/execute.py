@@ -14,20 +14,12 @@ from tilec.arrays import Array
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, launch, nvrtc
 from tilec.backends.cuda.block import WORDS, WORKSPACE, Address
+from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
+from tilec.backends.cuda.generate import Whole, fast, general, uncut
+from tilec.backends.cuda.online import Online
 from tilec.backends.cuda.prepared import Part, Prepared, Step
-from tilec.backends.cuda.target import (
-    Code,
-    Online,
-    Whole,
-    arch_of,
-    chosen,
-    compiled,
-    fast,
-    fast_fields,
-    general,
-    uncut,
-)
+from tilec.backends.cuda.target import arch_of, chosen, fast_fields
 from tilec.dtypes import SIZES
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Kernel

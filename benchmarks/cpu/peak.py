@@ -12,9 +12,8 @@ CHAINS = 12
 
 def fused_loop() -> tuple[Callable[[int], None], int]:
     """A function that runs n rounds of independent fused multiply-adds, and the operations of a round."""
-    import llvmlite.ir as ir
-
     from tilec.backends.cpu import jit
+    from tilec.backends.cpu import llvmir as ir
     from tilec.backends.cpu.vector import KINDS, POINTER, Emit, constant, function
 
     module = ir.Module("peak")
@@ -49,10 +48,10 @@ def read_loop(stretches: int = 1) -> tuple[Callable[[], None], int]:
 
     `stretches`: how many places it is read in side by side, 256 bytes of each at a time. 1: from its beginning to its end.
     """
-    import llvmlite.ir as ir
     import torch
 
     from tilec.backends.cpu import jit
+    from tilec.backends.cpu import llvmir as ir
     from tilec.backends.cpu.vector import KINDS, POINTER, Emit, constant, function
 
     module = ir.Module("read")

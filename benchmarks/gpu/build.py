@@ -56,17 +56,17 @@ def _job(job: tuple[Cell, str]) -> Built:
 def build(cell: Cell, fields: Fields) -> Built:
     """Compiles a cell's kernel."""
     import tilec
-    from tilec.backends.cuda import target
+    from tilec.backends.cuda.code import compiled
 
     asked = {**fields, **({"order": cell.order} if cell.order else {})}
     kernel = tilec.compile(cell.program, target=cell.target, schedule=asked or None)
     code = code_of(kernel, cell)
-    said = f"{code.emitter} {usage(target.compiled(code))} {code.note}"
+    said = f"{code.emitter} {usage(compiled(code))} {code.note}"
     if not code.fast:
         return Built(dict(asked), said)
     if any(s.watched for s in code.fast.values()):  # where it finds a NaN, the exact code runs
         exact = tilec.compile(cell.program, target=cell.target, schedule={"emitter": "simt"})
-        target.compiled(code_of(exact, cell))
+        compiled(code_of(exact, cell))
     schedule = next(iter(code.fast.values())).plan.schedule
     return Built({f.name: getattr(schedule, f.name) for f in dataclasses.fields(schedule)}, said)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tilec.cli import options
 from tilec.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from tilec.backends.cuda.code import Code
 
 CPU = ("llvm", "asm")
 GPU = ("cuda", "ptx", "sass", "cubin")
@@ -56,25 +59,24 @@ def emit(
     _gpu(kernel.gpu_code(dtype=element, called=False, **sizes), to)
 
 
-def _gpu(code: object, to: str) -> None:
-    from tilec.backends.cuda import target as cuda
+def _gpu(code: Code, to: str) -> None:
+    from tilec.backends.cuda.code import compiled, source
 
-    assert isinstance(code, cuda.Code)
     options.say(f"{code.arch}, emitter {code.emitter}\n{code.summary}")
     if to == "cuda":
         print(code.text)
         return
     if to == "ptx":
-        print(cuda.source(code, to))
+        print(source(code, to))
         return
-    made = cuda.compiled(code)
+    made = compiled(code)
     for name, use in ((n, u) for c in made for n, u in c.usage.items()):
         options.say(
             f"{name}: {use.registers} registers, {use.stack} bytes of stack, {use.spill_stores} bytes of spill stores, "
             f"{use.spill_loads} of spill loads"
         )
     if to == "sass":
-        print(cuda.source(code, to))
+        print(source(code, to))
         return
     if len(made) > 1:
         raise UnsupportedError(

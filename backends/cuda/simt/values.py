@@ -160,7 +160,8 @@ class Evaluator:
 
     def origin(self, op: Map, p: Point) -> Val | None:
         """What is -inf where an exponential is absent."""
-        origin = self.facts.origin(op.args[0], self.held.keys() - self.computing)
+        tiles = {x for x, v in self.held.items() if isinstance(v, Tile)}
+        origin = self.facts.origin(op.args[0], tiles - self.computing)
         return None if origin is None else self.value(origin, p)
 
     def named(self, x: str, value: Val) -> Val:

@@ -8,9 +8,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from llvmlite import ir
 
 from tilec.backends.cpu import jit, storage
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
 from tilec.dtypes import NUMPY_NAMES, DType
 

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from llvmlite import ir
 
 from tilec.backends.cpu import jit, pool
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.vector import POINTER, Emit, constant, function
 from tilec.errors import ArgumentError
 

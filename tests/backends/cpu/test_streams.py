@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import llvmlite.ir as ir
 import ml_dtypes
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ import pytest
 import tilec
 from tilec import accuracy
 from tilec.backends.cpu import jit, pool
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.context import Context
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.lower import TASK

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
 from tests.backends.cpu.harness import IDS, MACHINES, run
 from tilec.backends.cpu import jit, storage
+from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.vector import (
     KINDS,
     POINTER,
@@ -62,7 +62,7 @@ def test_python_numbers_emit_nothing() -> None:
 
 def test_operands_take_the_type_of_the_vector() -> None:
     module = ir.Module()
-    f = function(module, "f", [ir.VectorType(KINDS["f32"], 8), KINDS["f32"]])
+    f = function(module, "f", [ir.vector(KINDS["f32"], 8), KINDS["f32"]])
     e = Emit(f, jit.host())
     v, s = f.args
     out = e.fma(s, 2.0, v)

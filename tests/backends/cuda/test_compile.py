@@ -9,7 +9,7 @@ import pytest
 import tilec
 from tests.programs import CAUSAL
 from tilec.backends.cuda import arch as architectures
-from tilec.backends.cuda import target
+from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.nvrtc import Usage
 
 EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/*.tile"))
@@ -17,7 +17,7 @@ REGISTERS = 1 << 16
 """The registers of a multiprocessor."""
 
 
-def body(code: target.Code) -> str:
+def body(code: Code) -> str:
     """The text without the line that names the architecture."""
     return "\n".join(u.text.split("\n", 1)[1] for u in code.units)
 
@@ -33,9 +33,9 @@ def test_it_compiles(path):
         check(new)
 
 
-def check(code: target.Code) -> None:
+def check(code: Code) -> None:
     """Compiles a code, and looks at what its kernels take."""
-    images = target.compiled(code)
+    images = compiled(code)
     assert not [w for i in images for w in i.warnings]
     used = {name: use for i in images for name, use in i.usage.items()}
     kernels = [*code.functions.values(), *code.fast.values()]

@@ -13,8 +13,8 @@ from tests.backends.cuda import host
 from tests.programs import CAUSAL, GROUPED, TABLE
 from tilec import pipeline
 from tilec.backends.cuda import arch, nvrtc
+from tilec.backends.cuda.generate import general
 from tilec.backends.cuda.simt.lower import lower
-from tilec.backends.cuda.target import general
 from tilec.backends.reference import interpreter
 from tilec.dtypes import kind
 

@@ -15,7 +15,7 @@ from tests.backends.cuda.ampere import emulator
 from tests.backends.cuda.hopper.running import error
 from tests.backends.cuda.pretended import on_device
 from tilec.backends.cuda import execute, fast, launch
-from tilec.backends.cuda.target import Code
+from tilec.backends.cuda.code import Code
 
 pytestmark = pytest.mark.skipif(
     host.COMPILER is None, reason="no g++ here to run kernels on the host"

@@ -13,11 +13,12 @@ import tilec
 from tests.backends.cuda.ampere import running
 from tests.programs import CAUSAL
 from tilec.backends.cuda import arch as architectures
-from tilec.backends.cuda import launch, nvrtc, target
+from tilec.backends.cuda import generate, launch, nvrtc, target
 from tilec.backends.cuda.ampere import compile as ampere
 from tilec.backends.cuda.ampere import plan as plans
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.online import Online
 from tilec.errors import ArgumentError, UnsupportedError
 
@@ -46,7 +47,7 @@ def tried(width: int, arch: str) -> list[Schedule]:
     return list(ampere.schedules(begun(width), arch))
 
 
-def code(name: str, width: int, arch: str, **schedule: object) -> target.Code:
+def code(name: str, width: int, arch: str, **schedule: object) -> Code:
     """The code of an example."""
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target=f"cuda:{arch}", schedule=schedule)
     wide = {"M": 4096, "N": 4096, "D": width, "E": width}
@@ -146,7 +147,7 @@ def test_the_first_schedule_keeps_everything_in_registers(width: int, arch: str)
     assert made.emitter == "ampere"
     assert str(tried(width, arch)[0]) in made.note
     (source,) = made.fast.values()
-    (image,) = target.compiled(made)
+    (image,) = compiled(made)
     use = image.usage[source.name]
     assert use.registers <= source.plan.schedule.registers
     assert (use.shared, use.stack, use.spill_stores, use.spill_loads) == (0, 0, 0, 0)
@@ -166,14 +167,14 @@ def test_what_is_read_beside_tiles_is_thought_of_before_compiling(
     sizes = {"D": width, "E": width, "N": 4096}
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_80")
     seen: list[int] = []
-    plain = target._problem
+    plain = generate._problem
 
-    def noting(code: target.Code) -> tuple[str, int] | None:
+    def noting(code: Code) -> tuple[str, int] | None:
         found = plain(code)
         seen.append(0 if found is None else found[1])
         return found
 
-    monkeypatch.setattr(target, "_problem", noting)
+    monkeypatch.setattr(generate, "_problem", noting)
     assert kernel.gpu_code(dtype="bf16", **sizes).emitter == "ampere"
     assert seen == [0]
 

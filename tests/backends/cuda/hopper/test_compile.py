@@ -12,7 +12,8 @@ import pytest
 import tilec
 from tests.backends.cuda.hopper import running
 from tests.programs import CAUSAL
-from tilec.backends.cuda import nvrtc, target
+from tilec.backends.cuda import nvrtc
+from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.hopper import listing
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
@@ -62,7 +63,7 @@ def compiler() -> bool:
     return True
 
 
-def code(name: str, **schedule: object) -> target.Code:
+def code(name: str, **schedule: object) -> Code:
     """The code of an example for wide heads."""
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a", schedule=schedule)
     return kernel.gpu_code(dtype="bf16", **{d: n for d, n in WIDE.items() if d in kernel.dims})
@@ -73,7 +74,7 @@ def code(name: str, **schedule: object) -> target.Code:
 def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
     made = code(name)
     assert made.emitter == "hopper"
-    images = dict(zip((u.names for u in made.units), target.compiled(made), strict=True))
+    images = dict(zip((u.names for u in made.units), compiled(made), strict=True))
     for source in made.fast.values():
         image = images[(source.name,)]
         use = image.usage[source.name]

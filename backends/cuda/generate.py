@@ -1,0 +1,190 @@
+"""Makes the code for a kernel: by the emitter that is asked for, or by the fastest one that it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilec import __version__, rows, scalar
+from tilec.backends.cuda import arch as architectures
+from tilec.backends.cuda import call, nvrtc
+from tilec.backends.cuda.code import Code, Unit, image
+from tilec.backends.cuda.fast import HOPPER, Emitter, Refused, makers
+from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.simt.lower import lower
+from tilec.backends.cuda.source import complete
+from tilec.errors import ArgumentError, UnsupportedError
+from tilec.ir import Kernel
+from tilec.scalar import Number
+from tilec.target import CUDA
+
+PATIENCE = 4
+"""How many schedules are compiled before it is asked whether that leads anywhere."""
+PROCESSORS = 132
+"""The multiprocessors of a large GPU, for code that is made without one."""
+
+
+def general(kernel: Kernel, arch: str, note: str = "") -> Code:
+    """The code that `simt` makes for a kernel in tiles (after place). Raises UnsupportedError for what it cannot do."""
+    module = lower(kernel, architectures.shared_limit(arch))
+    text = f"{_head(kernel, arch, 'simt', note)}\n{complete(module.text)}"
+    unit = Unit(text, tuple(f.name for f in module.functions.values()))
+    return Code(kernel, arch, "simt", (unit,), module.functions, module.arguments, {}, note)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A kernel in tiles with no axis in pieces, and into how many pieces each streamed axis would be cut for so many
+    multiprocessors."""
+
+    numbers: call.Numbers
+    pieces: tuple[scalar.Compiled, ...]
+    processors: int
+
+    def workers(self, known: Mapping[str, Number]) -> int | None:
+        """For how many workers a streamed axis is cut: one for each multiprocessor, where there are fewer tiles."""
+        from tilec.passes.split import cut
+
+        return self.processors if cut(self.pieces, self.numbers.completed(known)) else None
+
+
+def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | None:
+    """The tiles of a fast emitter with no axis in pieces; None where no grid fits it."""
+    from tilec.passes.split import pieces
+
+    try:
+        schedule = next(its.schedules(online, arch))
+        kernel = its.tiles(replace(online, workers=None), schedule)
+    except Refused:
+        return None
+    cut = pieces(kernel, its.cutting(schedule, processors))
+    return Whole(call.Numbers(kernel), cut, processors)
+
+
+def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Code | str:
+    """The code that a fast emitter makes, with `simt` for the grids that do not fit it; or why none fits.
+
+    Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
+    one whose plan does. Where smaller tiles do not help, it gives up.
+    """
+    reason = ""
+    spilled: list[int] = []
+    try:
+        for schedule in its.schedules(online, arch):
+            found = _fast(online, arch, its, schedule)
+            if isinstance(found, str):
+                reason = reason or found
+                continue
+            problem = _problem(found) if compiling else None
+            if problem is None:
+                return found
+            reason = reason or problem[0]
+            spilled.append(problem[1])
+            if len(spilled) >= PATIENCE and 2 * spilled[-1] >= spilled[0]:
+                break  # it is not the tiles that take the registers
+    except Refused as e:
+        return str(e)
+    return reason
+
+
+def _problem(code: Code) -> tuple[str, int] | None:
+    """What keeps a fast kernel from being fast, as the compiler tells, and how many bytes of registers go to memory; None
+    where there is nothing, or no compiler to ask."""
+    try:
+        nvrtc.version()
+    except UnsupportedError:
+        return None
+    for unit in code.units:
+        if unit.names[0] not in {s.name for s in code.fast.values()}:
+            continue
+        made = image(unit.text, code.arch)
+        use = made.usage[unit.names[0]]
+        if use.spill_stores or use.spill_loads or use.stack:
+            said = f"{code.note}: {use.spill_stores} bytes of registers go to memory"
+            return said, use.spill_stores
+        serial = [w for w in made.warnings if any(c in w for c in nvrtc.SERIALISED)]
+        if serial:
+            return f"{code.note}: {serial[0]}", 0
+    return None
+
+
+def _fast(online: Online, arch: str, its: Emitter, schedule: Any) -> Code | str:
+    """The code under one schedule."""
+    kernel = its.tiles(online, schedule)
+    found = its.sources(online, kernel, schedule, arch)
+    sources: dict[int, Any] = {n: s for n, s in found.items() if not isinstance(s, str)}
+    reasons = [f"grid {n}: {s}" for n, s in found.items() if isinstance(s, str)]
+    if not sources:
+        return "; ".join(reasons)
+    module = lower(kernel, architectures.shared_limit(arch), sources)
+    head = _head(kernel, arch, its.name, f"schedule {schedule}")
+    units = [Unit(f"{head}\n{s.text}", (s.name,)) for s in sources.values()]
+    if module.functions:
+        names = tuple(f.name for f in module.functions.values())
+        text = f"{_head(kernel, arch, 'simt', '; '.join(reasons))}\n{complete(module.text)}"
+        units.append(Unit(text, names))
+    note = "; ".join([f"schedule {schedule}", *reasons])
+    steps = its.steps(online, schedule)
+    return Code(
+        kernel,
+        arch,
+        its.name,
+        tuple(units),
+        module.functions,
+        module.arguments,
+        sources,
+        note,
+        schedule,
+        steps,
+    )
+
+
+def _head(kernel: Kernel, arch: str, emitter: str, note: str) -> str:
+    more = f"; {note}" if note else ""
+    return f"// {kernel.name} for {arch}, made by tilec {__version__}, emitter {emitter}{more}".replace(
+        "\n", " "
+    )
+
+
+def generate(
+    kernel: Kernel,
+    arch: str,
+    name: str | None = None,
+    online: Online | None = None,
+    compiling: bool = True,
+) -> Code:
+    """The code for a kernel in tiles (after place), by an emitter or the best one.
+
+    `compiling`: whether the compiler is asked if it keeps everything in registers. Raises ArgumentError where the emitter
+    that is asked for cannot make it.
+    """
+    if name == "simt":
+        return general(kernel, arch)
+    reasons: list[str] = []
+    for its in makers(arch):
+        if name not in (None, its.name):
+            continue
+        found = "its tiles are given"
+        if online is not None:
+            found = fast(decided(online, arch, its), arch, its, compiling)
+        if isinstance(found, Code):
+            return found
+        reasons.append(f"{its.name}: {found}")
+    if name is not None:
+        why = reasons[0] if reasons else f"{name}: it makes code for {HOPPER} only"
+        raise ArgumentError(
+            f"schedule: emitter={name} cannot make {kernel.name}: {why.removeprefix(f'{name}: ')}"
+        )
+    return general(kernel, arch, "; ".join(f"not {r}" for r in reasons))
+
+
+def decided(online: Online, arch: str, its: Emitter) -> Online:
+    """With what a call would decide from its sizes, on a large GPU; scalars without a default decide nothing."""
+    known = call.Numbers(online.kernel).completed(online.sizes)
+    if any(n not in known for a in online.kernel.axes for n in scalar.names(a.extent)):
+        return online
+    packed = online.packed or rows.choose(online.kernel, known, CUDA)
+    online = replace(online, packed=packed)
+    whole = uncut(online, arch, its, PROCESSORS)
+    return replace(online, workers=whole and whole.workers(known))
