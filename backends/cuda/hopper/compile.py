@@ -218,7 +218,6 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     if whole:
         schedule = replace(schedule, columns=s.columns)
     computed = _computed(s)
-    several = computed and _column_loads(s) > 1
     if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
         schedule = narrow(width, length, uneven(s))
     if computed:
@@ -232,8 +231,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         elif whole:
             break
         else:
-            columns = 96 if several and schedule.columns == 128 else schedule.columns // 2
-            schedule = replace(schedule, columns=columns)
+            schedule = replace(schedule, columns=schedule.columns // 2)
     return schedule
 
 
