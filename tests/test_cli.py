@@ -293,6 +293,27 @@ def test_tune_stores_a_schedule_that_run_takes(tile):
     assert "0 tuned schedules" in tile("cache", "list")[1]
 
 
+def test_fields_of_a_schedule_are_numbers(tile):
+    tile("tune", "causal.tile", "--space", "workers=8", "--jobs", "0")
+    tile("tune", "--export", "x.json")
+    data = json.loads(Path("x.json").read_text())
+    data["winners"][0]["schedule"] = {"workers": 8}
+    Path("x.json").write_text(json.dumps(data))
+    tile("tune", "--import", "x.json")
+    for command in ("run", "traffic"):
+        status, out, _ = tile(command, "causal.tile")
+        assert (status, "workers=8 (tuned" in out) == (0, True)
+    assert tile("run", "causal.tile", "--schedule", "workers=8")[0] == 0
+
+
+@pytest.mark.parametrize("command", ["tune", "bench"])
+def test_a_drawing_is_refused_before_the_work(tile, command):
+    pytest.importorskip("matplotlib")
+    for file, words in (("a.xyz", ".svg"), ("none/a.svg", "no such folder")):
+        status, _, err = tile(command, "none.tile", "--plot", file)
+        assert (status, words in err) == (1, True)
+
+
 def test_bench_times_and_checks(tile, monkeypatch):
     Path("mine.py").write_text("def zero(q, k, v):\n    return q * 0\n")
     monkeypatch.syspath_prepend(".")

@@ -20,14 +20,35 @@ COLOURS = ("#4477aa", "#cc6633", "#228833", "#aa3377")
 POWERS = ("", "k", "M", "G", "T", "P", "E")
 
 
-def _axes(title: str, across: str, up: str) -> tuple[Any, Any]:
+def check(file: str) -> None:
+    """Raises what drawing to a file would, before the work that is to be drawn."""
+    _format(file)
+    _figure_type()
+    if not os.path.isdir(os.path.dirname(file) or "."):
+        raise ArgumentError(f"cannot write {file}: there is no such folder")
+
+
+def _figure_type() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise UnsupportedError(
             "plot: drawing needs matplotlib, which is not installed; pip install 'tilec[plot]', or use --json"
         ) from None
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    return Figure
+
+
+def _format(file: str) -> str:
+    ending = os.path.splitext(file)[1].lstrip(".").lower()
+    if ending not in FORMATS:
+        raise ArgumentError(
+            f"--plot: cannot draw {file!r}; the name must end in .{', .'.join(FORMATS)}"
+        )
+    return ending
+
+
+def _axes(title: str, across: str, up: str) -> tuple[Any, Any]:
+    figure = _figure_type()(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, fontsize=9)
     axes.set_xlabel(across)
@@ -37,11 +58,7 @@ def _axes(title: str, across: str, up: str) -> tuple[Any, Any]:
 
 def save(figure: Any, file: str) -> None:
     """Writes a figure; the format is that of the file's ending. Raises ArgumentError where it cannot be written."""
-    ending = os.path.splitext(file)[1].lstrip(".").lower()
-    if ending not in FORMATS:
-        raise ArgumentError(
-            f"--plot: cannot draw {file!r}; the name must end in .{', .'.join(FORMATS)}"
-        )
+    ending = _format(file)
     try:
         figure.savefig(file, format=ending)
     except OSError as e:

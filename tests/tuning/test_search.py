@@ -181,12 +181,22 @@ def test_later_calls_take_the_stored_schedule():
     assert tilec.compile(CAUSAL, tile={"i": 32}).plan(**data).tuned is None
 
 
-def test_a_schedule_that_does_not_fit_is_reported_and_not_used():
+@pytest.mark.parametrize(
+    ("tile", "schedule"),
+    [
+        ({"z": 16}, {}),
+        ({"i": 10**9}, {}),
+        ({}, {"stages": 2}),
+        ({}, {"workers": "many"}),
+        ({}, {"workers": -4}),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_reported_and_not_used(tile, schedule):
     kernel = tilec.compile(CAUSAL)
+    data = kernel.sample(**SIZES)
     board = tuned(kernel, space="i=16")
     with store.open_store() as s:
-        s.keep(store.Winner(board.key, store.Choice({"z": 16}), 1.0, 1.0, 1.0))
-    data = kernel.sample(**SIZES)
+        s.keep(store.Winner(board.key, store.Choice(tile, schedule), 1.0, 1.0, 1.0))
     with pytest.warns(RuntimeWarning, match="does not fit"):
         assert tilec.compile(CAUSAL).plan(**data).tuned is None
 

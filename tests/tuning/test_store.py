@@ -122,6 +122,7 @@ def test_export_reads_back(file):
         {"seconds": float("nan")},
         {"key": {"program": "p"}},
         {"key": 3},
+        {"key": dict.fromkeys(Key.__slots__, "\ud800")},
     ],
 )
 def test_an_import_of_other_things_is_refused(change):

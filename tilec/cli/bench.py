@@ -100,6 +100,7 @@ def bench(
     """
     from tilec.cli.run import arguments_of
 
+    options.check_plot(plot)
     kernel = options.load(file, target, tile, schedule)
     scalars = options.scalars(set_)
     arrays = arguments_of(kernel, input_, size, dtype, seed)

@@ -85,6 +85,12 @@ def scalars(texts: Strings) -> dict[str, Number]:
     return {name: _number(name, value) for name, value in pairs("--set", texts).items()}
 
 
+def fields(texts: Strings) -> dict[str, object]:
+    """The fields of `--schedule`: integers and words."""
+    read = {name: (_integer(text), text) for name, text in pairs("--schedule", texts).items()}
+    return {name: text if n is None else n for name, (n, text) in read.items()}
+
+
 def _integer(text: str) -> int | None:
     try:
         return int(text, 0)
@@ -133,7 +139,7 @@ def load(
         name=name,
         target=target or backend.default_target(),
         tile=integers("--tile", tile, 1),
-        schedule=pairs("--schedule", schedule),
+        schedule=fields(schedule),
     )
 
 
@@ -161,6 +167,14 @@ def check_sizes(kernel: Kernel, sizes: dict[str, int]) -> None:
             raise ArgumentError(
                 f"--size: {kernel.name} has no dimension {name!r}{nearest(name, dims)}"
             )
+
+
+def check_plot(file: str | None) -> None:
+    """Raises what drawing to the file of `--plot` would, before the work that is to be drawn."""
+    if file is not None:
+        from tilec import plots
+
+        plots.check(file)
 
 
 def say(message: str) -> None:

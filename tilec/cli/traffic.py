@@ -44,6 +44,7 @@ def traffic(
     Bytes per op are those moved between memory and tiles; `compulsory` are those of each input once and each output once.
     The ceilings of this machine are measured at the first use, or by `tilec doctor --measure`.
     """
+    options.check_plot(plot)
     report = _report(file, size, dtype, set_, target, tile, schedule)
     if measure:
         report.count()

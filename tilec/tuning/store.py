@@ -329,6 +329,7 @@ def _entry(e: Any) -> Winner:
     numbers = [e["seconds"], e["gain"], e["at"]]
     if not all(isinstance(x, str) for x in astuple(key)):
         raise TypeError("a key holds something else than texts")
+    "".join(astuple(key)).encode()  # half a surrogate pair can be written in JSON, and nowhere else
     if not all(isinstance(x, (int, float)) and 0 <= x < 1e18 for x in numbers):
         raise TypeError("a figure is no number")
     seconds, gain, at = map(float, numbers)

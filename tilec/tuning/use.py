@@ -11,6 +11,7 @@ from typing import Any
 from tilec import backend, gpu
 from tilec.arrays import Array, give
 from tilec.binding import Bound
+from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.results import Result, new
 from tilec.tuning import search, shipped, space, store
@@ -36,9 +37,7 @@ def winner(
     )
     if found is None:
         return None
-    unfit = set(found.choice.tile) - _axes(online, fixed, target)
-    unknown = set(found.choice.schedule) - set(backend.schedule_fields(target))
-    if unfit or unknown:
+    if not _fits(found.choice, online, fixed, target):
         _warn(f"the stored schedule {found.choice} does not fit {kernel.name}, and is not used")
         return None
     return found
@@ -56,8 +55,14 @@ def _stored(wanted: Key) -> store.Winner | None:
         return None
 
 
-def _axes(online: Kernel, fixed: Mapping[str, int], target: str) -> set[str]:
-    return set(space.tiled_axes(space.tiles_of(online, fixed, {}, target)))
+def _fits(chosen: store.Choice, online: Kernel, fixed: Mapping[str, int], target: str) -> bool:
+    """Whether a kernel can be cut as chosen: its axes and the target's fields are named, and the tiles fit on chip."""
+    try:
+        backend.check_schedule(target, chosen.schedule)
+        tiles = space.tiles_of(online, fixed, chosen.tile, target)
+    except (ArgumentError, ResourceError, UnsupportedError):
+        return False
+    return set(chosen.tile) <= set(space.tiled_axes(tiles))
 
 
 @functools.cache
