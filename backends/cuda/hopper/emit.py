@@ -88,7 +88,7 @@ class _Kernel(Loading):
         """The kernel's arguments, in order."""
         out = [*self.maps.values(), *self.plain_parameters()]
         if self.schedule.order == "longest":
-            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
+            out += self.dealing_parameters()
             out.append(Parameter("counter", "counter", "u32* __restrict__"))
         if self.s.watched:
             out.append(REDO)

@@ -28,7 +28,8 @@ class Schedule:
     `warpgroups` compute, with 64 rows each; one more loads. `blocks` of these share a multiprocessor. `columns`: the window
     of the streamed axis. `stages`: buffers per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit.
     `order`: tiles are dealt out `static`, or one by one from a counter, those with the most blocks first (`longest`), in
-    sections of heads that share the L2 cache, at most `section` of them, fewer where they are long. `store`: outputs leave
+    sections of heads that share the L2 cache, at most `section` of them, fewer where they are long; the first rows of all
+    heads, at most `late` tiles, come after the last section. `store`: outputs leave
     through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers per thread of the loading
     warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first window takes the maximum of
     its first columns for that of all. `chain`: a tile's last products are issued with the first of the next tile, where
@@ -42,6 +43,7 @@ class Schedule:
     pingpong: bool = True
     order: Literal["static", "longest"] = "static"
     section: int = 8
+    late: int = 264
     store: Literal["tma", "direct"] = "tma"
     loader: int = 24
     relax: bool = True
