@@ -37,7 +37,7 @@ class Schedule:
     blocks: int = 2
     order: Literal["static", "longest"] = "static"
     section: int = 8
-    late: int = 528
+    late: int = 0
     relax: bool = True
     pieces: int = 0
 

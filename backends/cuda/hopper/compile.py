@@ -15,7 +15,8 @@ from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
-from tilec.ir import Edge, Grid, Kernel, Load, Op, operands, walk
+from tilec.backends.cuda.hopper.uneven import LATE, by_data, growing, uneven
+from tilec.ir import Grid, Kernel, Load, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
 from tilec.scalar import evaluate
@@ -232,6 +233,16 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
             break
         else:
             schedule = replace(schedule, columns=schedule.columns // 2)
+    return ordered(s, schedule)
+
+
+def ordered(s: Structure, schedule: Schedule) -> Schedule:
+    """A schedule with the order that the lengths of tiles ask for. Where data alone decides about these, heads come one
+    after the other, but whoever is free takes a tile."""
+    if growing(s):
+        return replace(schedule, late=LATE)
+    if by_data(s) and not uneven(s):
+        return replace(schedule, order="longest", section=1)
     return schedule
 
 
@@ -268,21 +279,3 @@ def _column_loads(s: Structure) -> int:
     """How many values a thread loads for each column of a window."""
     ops = walk(s.blocks[0].middle)
     return sum(isinstance(op, Load) and op.result.type.axes == (s.stream,) for op in ops)
-
-
-def uneven(s: Structure) -> bool:
-    """Whether how many windows a tile has depends on where its rows are."""
-    defs: dict[str, Op] = {v.name: op for op in s.prologue for v in op.results}
-    edges = {v.name for op in s.prologue if isinstance(op, Edge) for v in op.results}
-    if s.chosen:
-        return True
-    todo = [x for f in s.loops for x in (f.start, f.stop) if isinstance(x, str)]
-    seen: set[str] = set()
-    while todo:
-        x = todo.pop()
-        if x in edges:
-            return True
-        if x not in seen and x in defs:
-            seen.add(x)
-            todo += [y for y in operands(defs[x]) if isinstance(y, str)]
-    return False

@@ -43,7 +43,7 @@ class Schedule:
     pingpong: bool = True
     order: Literal["static", "longest"] = "static"
     section: int = 8
-    late: int = 264
+    late: int = 0
     store: Literal["tma", "direct"] = "tma"
     loader: int = 24
     relax: bool = True
