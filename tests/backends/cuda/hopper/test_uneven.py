@@ -8,7 +8,8 @@ import tilec
 from tests.backends.cuda.hopper import running
 
 MASKED = """
-kernel masked(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, D], len: i32[B], a: i32[B, M], c: i32[B, N], n: int = 40) -> O[b, h, i, d]:
+kernel masked(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, D],
+    len: i32[B], a: i32[B, M], c: i32[B, N], n: int = 40) -> O[b, h, i, d]:
     S = sum[e](Q[b, h, i, e] * K[b, h, j, e])
     O = sum[j](softmax[j](S if {mask} else -inf) * V[b, h, j, d])
 """
