@@ -57,6 +57,11 @@ class Schedule:
         return 1
 
     @property
+    def apart(self) -> bool:
+        """Whether masks of data and of positions are apart: each would be one more program of a window."""
+        return False
+
+    @property
     def threads(self) -> int:
         """The threads of a block."""
         return 32 * self.warps

@@ -108,11 +108,13 @@ def steps(
 ) -> Pipeline:
     """The passes that `tiles` runs."""
     fixed = {d: sizes[d] for d in _known(kernel, packed)}
-    names = ("steady", "prune", "stage", *(["relax"] if schedule.relax else []))
+    names = ("stage", *(["relax"] if schedule.relax else []))
     cut = (Step("split", cutting(workers, schedule)),) if workers else ()
     return (
         step("specialise", sizes=fixed),
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
+        step("steady"),
+        step("prune", apart=schedule.apart),
         *(step(name) for name in names),
         *cut,
         step("place"),
@@ -150,6 +152,8 @@ class Tiling(Protocol):
     @property
     def relax(self) -> bool: ...
     @property
+    def apart(self) -> bool: ...
+    @property
     def pieces(self) -> int: ...
     @property
     def at_once(self) -> int: ...
@@ -161,7 +165,7 @@ def tiled(
     """The placed tile IR of a specialised kernel."""
     extents = tuple(packed.extents.items()) if packed else ()
     cut = cutting(workers, schedule) if workers else None
-    return _tiled(kernel, _target(schedule), schedule.relax, extents, cut)
+    return _tiled(kernel, _target(schedule), schedule.relax, schedule.apart, extents, cut)
 
 
 @functools.lru_cache(KEPT)
@@ -169,19 +173,21 @@ def _tiled(
     kernel: Kernel,
     target: Target,
     stale: bool,
+    apart: bool,
     extents: tuple[tuple[str, int], ...],
     cut: Options | None,
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
     from tilec.passes.place import place
-    from tilec.passes.prune import prune
+    from tilec.passes import prune
     from tilec.passes.relax import relax
     from tilec.passes.split import split
     from tilec.passes.stage import stage
     from tilec.passes.steady import steady
     from tilec.passes.tile import Options, tile
 
-    kernel = stage(prune(steady(tile(kernel, Options(dict(extents), target)))))
+    kernel = steady(tile(kernel, Options(dict(extents), target)))
+    kernel = stage(prune.prune(kernel, prune.Options(apart)))
     kernel = relax(kernel) if stale else kernel
     return place(split(kernel, cut) if cut else kernel)
 

@@ -241,13 +241,8 @@ class Loading(Dealing):
                 out.add(f"const int window = start_{k} + (first + lane) * {s.columns};")
                 for op in s.tests[k]:
                     self.scope.declare(op)
-                for n, b in enumerate(s.blocks):
-                    if b.number == k:
-                        parts = [
-                            f"{'' if yes else '!'}{self.scope.operand(c, None).text}"
-                            for c, yes in b.choice
-                        ]
-                        out.add(f"if ({' && '.join(parts) or 'true'}) block = {n};")
+                for n, test in self.ways(k):
+                    out.add(f"if ({test}) block = {n};")
             self.scope.values = saved
             with out.block("for (u32 left = __ballot_sync(FULL, block >= 0); left;)"):
                 out.add(f"const int from = {next_one}, chosen = __shfl_sync(FULL, block, from);")

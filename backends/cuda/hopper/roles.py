@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Protocol
 
 from tilec.backends.cuda.hopper.analysis import Registers
@@ -179,6 +180,15 @@ class Places:
     def test_roots(self) -> set[str]:
         """What the tests of windows depend on."""
         return {x for ops in self.s.tests for op in ops for x in names_in(operands(op))}
+
+    def ways(self, k: int) -> Iterator[tuple[int, str]]:
+        """The blocks that windows of a loop may take, by number, and the test that leads to each."""
+        for n, b in enumerate(self.s.blocks):
+            for choice in (c for number, c in b.choices if number == k):
+                tests = [
+                    f"{'' if yes else '!'}{self.scope.operand(x, None).text}" for x, yes in choice
+                ]
+                yield n, " && ".join(tests) or "true"
 
     @property
     def bits(self) -> int:
