@@ -3,8 +3,10 @@
 A warp takes a batch of rows at a time. First each thread computes what one of these rows needs: where it begins in memory,
 its factors. Then the threads of the warp go through the pieces of the batch: they load what a piece is made of, several
 pieces at a time, compute its elements, round them, and write them to their swizzled places. Values of columns alone are made
-once, before the rows. Pieces that are copied as they stand do not pass through registers. Where the elements of a row are
-not side by side and aligned, they are loaded one by one.
+once, before the rows. Where the elements of a row are not side by side and aligned, they are loaded one by one.
+
+Pieces that are copied as they stand do not pass through registers, and nobody waits for them here: the tile's barrier is told
+when they have arrived. So the places of all of a warp's rows are looked up first, and then all its copies are under way at once.
 """
 
 from __future__ import annotations
@@ -69,9 +71,7 @@ class Computing:
     @property
     def is_copy(self) -> bool:
         """Whether pieces are those of a tensor as they stand."""
-        root = self.tile.ops[-1]
-        same = root.result.type.dtype == self.tile.dtype and self.tile.parts == 1
-        return self.whole and same and root in self.adjacent
+        return self.whole and self.tile.copied and self.tile.ops[-1] in self.adjacent
 
     @property
     def is_bytes(self) -> bool:
@@ -86,8 +86,9 @@ class Computing:
         op = self.tile.ops[-1]
         return self.defs.get(str(op.x)) if isinstance(op, Cast) else op
 
-    def write(self, to: str, origin: str) -> None:
-        """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them."""
+    def write(self, to: str, origin: str, full: str | None = None) -> None:
+        """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them.
+        `full`: the barrier that waits for copies; without one they are waited for here."""
         out, t = self.out, self.tile
         with out.block(""):
             out.add(f"const u32 tile_place = {to};{self.scope.comment(t.ops[-1])}")
@@ -96,7 +97,11 @@ class Computing:
                 self.loop(origin, False)
                 return
             with out.block(f"if ({test})", "} else {"):
-                self.loop(origin, True)
+                self.begin(True)
+                if self.is_copy:
+                    self.copies(origin, full)
+                else:
+                    self.loop(origin, True)
             out.depth += 1
             self.loop(origin, False)
             out.depth -= 1
@@ -112,8 +117,7 @@ class Computing:
     def loop(self, origin: str, whole: bool) -> None:
         """The loop over batches. `whole`: pieces are loaded as such."""
         out, t = self.out, self.tile
-        self.whole = whole
-        self.columns, self.own, self.given, self.loads = {}, {}, {}, {}
+        self.begin(whole)
         if self.is_single:
             out.add(f"const int piece = lane & {self.lanes - 1};")
             if whole:
@@ -123,10 +127,7 @@ class Computing:
         with out.block(
             f"for (int first_line = crew * {self.batch}; first_line < {self.rows}; first_line += {step})"
         ):
-            out.add(f"const int own_spot = {origin} + first_line + lane;   // {t.axis}")
-            own = f"lane < {self.batch} && " if self.batch < 32 else ""
-            out.add(f"const bool own_inside = {own}own_spot < {self.scope.extent(t.axis).text};")
-            self.lines()
+            self.own_row(origin, self.batch)
             head = (
                 ""
                 if self.is_single
@@ -139,8 +140,38 @@ class Computing:
                     if not self.is_single:
                         self.make_columns()
                     self.flight(origin)
-        if self.is_copy:
-            out.add("pieces_copied();")
+
+    def begin(self, whole: bool) -> None:
+        """Nothing is known yet of the rows of a loop. `whole`: as there."""
+        self.whole = whole
+        self.columns, self.own, self.given, self.loads = {}, {}, {}, {}
+
+    # ---- copies
+
+    def copies(self, origin: str, full: str | None) -> None:
+        """Copies of all pieces: each warp takes adjacent rows, and each of its threads looks up the place of one or more."""
+        out, op, each = self.out, self.tile.ops[-1], 32 // self.lanes
+        assert isinstance(op, Load)
+        rows = -(-self.rows // self.warps)
+        turns = -(-rows // 32)
+        batch = -(-rows // (turns * each)) * each
+        places = self.names.fresh(self.names.of(op.result.name) + "_rows")
+        out.add(f"const int piece = lane & {self.lanes - 1};")
+        out.add(f"const {ELEMENT[self.scope.dtype(op.tensor)]}* {places}[{turns}];")
+        out.add("#pragma unroll")
+        with out.block(f"for (int turn = 0; turn < {turns}; turn++)"):
+            out.add(f"const int first_line = (crew * {turns} + turn) * {batch};")
+            self.own_row(origin, batch)
+            out.add(f"{places}[turn] = {self.own[op.result.name].text};")
+        out.add("#pragma unroll")
+        with out.block(f"for (int turn = 0; turn < {turns}; turn++)"):
+            out.add(f"const int first_line = (crew * {turns} + turn) * {batch};")
+            out.add("#pragma unroll")
+            with out.block(f"for (int step = 0; step < {batch // each}; step++)"):
+                self.source()
+                self.own[op.result.name] = Expression(f"{places}[turn]", "int")
+                self.load_piece(op)
+        out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
 
     @property
     def is_single(self) -> bool:
@@ -194,6 +225,14 @@ class Computing:
         if op is None:
             return set()
         return {x}.union(*(self.below(y) for y in operands(op) if isinstance(y, str)))
+
+    def own_row(self, origin: str, batch: int) -> None:
+        """The row of a batch that a thread looks at, and what it needs."""
+        out, axis = self.out, self.tile.axis
+        out.add(f"const int own_spot = {origin} + first_line + lane;   // {axis}")
+        own = f"lane < {batch} && " if batch < 32 else ""
+        out.add(f"const bool own_inside = {own}own_spot < {self.scope.extent(axis).text};")
+        self.lines()
 
     def lines(self) -> None:
         """What this thread's row of the batch needs: its values, and where it begins in each tensor."""
@@ -250,15 +289,12 @@ class Computing:
         for op in moving:
             name = self.names.fresh(self.names.of(op.result.name) + "_load")
             self.loads[op.result.name] = f"{name}[step]"
-            if not self.is_copy:
-                element = ELEMENT[self.scope.dtype(op.tensor)]
-                self.out.add(f"Piece<{element}> {name}[{self.steps}];")
+            element = ELEMENT[self.scope.dtype(op.tensor)]
+            self.out.add(f"Piece<{element}> {name}[{self.steps}];")
         if moving:
             with self.each_step():
                 for op in moving:
                     self.load_piece(op)
-        if self.is_copy:
-            return
         if self.is_bytes:
             with self.each_step():
                 self.widened()
@@ -309,11 +345,15 @@ class Computing:
         """A loop over the pieces that a thread takes of a batch. `source`: the thread that knows its row."""
         self.out.add(f"#pragma unroll{'' if self.whole else ' 1'}")
         with self.out.block(f"for (int step = 0; step < {self.steps}; step++)"):
-            each = 32 // self.lanes
-            self.out.add(
-                f"const int source = step * {each} + lane / {self.lanes}, line = first_line + source;"
-            )
+            self.source()
             yield
+
+    def source(self) -> None:
+        """The thread that knows the row of a piece, and which one it is."""
+        each = 32 // self.lanes
+        self.out.add(
+            f"const int source = step * {each} + lane / {self.lanes}, line = first_line + source;"
+        )
 
     def settle(self, origin: str) -> None:
         """Where the row is, and its values from the thread that computed them."""
@@ -368,7 +408,7 @@ class Computing:
         """A piece of a tensor, zeros where it is out of range; at once to its place where it is copied."""
         out, name = self.out, self.names.of(op.tensor)
         row, element = self.own[op.result.name].text, ELEMENT[self.scope.dtype(op.tensor)]
-        at = self.names.fresh(f"{row}_here")
+        at = self.names.fresh(f"{self.names.of(op.result.name)}_here")
         out.add(
             f"const {element}* const {at} = (const {element}*)__shfl_sync(FULL, (u64){row}, source);"
         )

@@ -265,6 +265,9 @@ DEVICE uint4 load_four(const void* from, int k) {
 DEVICE void copy_piece(u32 to, const void* p, const void* some) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(p ? p : some), "r"(p ? 16 : 0) : "memory");
 }
+// a barrier is told when the pieces have arrived that this thread copies; it counts one arrival more until then
+DEVICE void copies_arrive(u32 b) { asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" :: "r"(b) : "memory"); }
+DEVICE void copied_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE void pieces_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 DEVICE i64 all_bits(i64 a) { return a; }
 template<class... Rest> DEVICE i64 all_bits(i64 a, Rest... rest) { return a | all_bits(rest...); }

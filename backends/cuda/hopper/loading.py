@@ -99,7 +99,7 @@ class Loading(Dealing):
                 if t.computed:
                     to = f"{self.address(t.name)} + {place} * {rooms[t.name].bytes}"
                     row = replace(t, rows=ROWS)
-                    Computing(self.scope, row, loader.warps).write(to, "(origin + w * 64)")
+                    Computing(self.scope, row, loader.warps).write(to, "(origin + w * 64)", full)
             copied = [t for t in queries if not t.computed]
             with out.block("") if not loader.computes else self.written():
                 if not copied:
@@ -164,7 +164,7 @@ class Loading(Dealing):
                     )
                     out.add(f"{lone}shared_put({self.word(cursor)}, (int)({word}));")
                 if t.computed:
-                    Computing(self.scope, t, loader.warps).write(to, "window")
+                    Computing(self.scope, t, loader.warps).write(to, "window", full)
                     with self.written():
                         out.add(f"arrive({full});")
                 else:
