@@ -55,6 +55,7 @@ class Computing:
         self.loads: dict[str, str] = {}
         self.whole = False
         self.first_column = ""
+        self.places = ""
 
     @property
     def steps(self) -> int:
@@ -88,7 +89,7 @@ class Computing:
 
     def write(self, to: str, origin: str, full: str | None = None) -> None:
         """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them.
-        `full`: the barrier that waits for copies; without one they are waited for here."""
+        `full`: the barrier that waits for copies; without one they are waited for here. Its rows were looked up."""
         out, t = self.out, self.tile
         with out.block(""):
             out.add(f"const u32 tile_place = {to};{self.scope.comment(t.ops[-1])}")
@@ -97,9 +98,8 @@ class Computing:
                 self.loop(origin, False)
                 return
             with out.block(f"if ({test})", "} else {"):
-                self.begin(True)
-                if self.is_copy:
-                    self.copies(origin, full)
+                if self.places:
+                    self.copies(full)
                 else:
                     self.loop(origin, True)
             out.depth += 1
@@ -148,30 +148,57 @@ class Computing:
 
     # ---- copies
 
-    def copies(self, origin: str, full: str | None) -> None:
-        """Copies of all pieces: each warp takes adjacent rows, and each of its threads looks up the place of one or more."""
+    def look_up(self, origin: str) -> None:
+        """Where the rows are that this warp copies, for each thread of one or more; nothing where pieces are not copied."""
+        self.begin(True)
+        if not self.is_copy:
+            return
+        out, op = self.out, self.tile.ops[-1]
+        assert isinstance(op, Load)
+        self.places = self.names.fresh(self.names.of(op.result.name) + "_rows")
+        out.add(f"u64 {self.places}[{self.turns}];{self.scope.comment(op)}")
+        with self.each_turn():
+            self.own_row(origin, self.lines_in_turn)
+            out.add(f"{self.places}[turn] = {self.own[op.result.name].text};")
+
+    def copies(self, full: str | None) -> None:
+        """Copies of all pieces of the rows that were looked up."""
         out, op, each = self.out, self.tile.ops[-1], 32 // self.lanes
         assert isinstance(op, Load)
-        rows = -(-self.rows // self.warps)
-        turns = -(-rows // 32)
-        batch = -(-rows // (turns * each)) * each
-        places = self.names.fresh(self.names.of(op.result.name) + "_rows")
+        along = self.loaded.along(op)
+        start = self.first(op.index[along]).text
+        length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
+        size = SIZES[op.result.type.dtype]
         out.add(f"const int piece = lane & {self.lanes - 1};")
-        out.add(f"const {ELEMENT[self.scope.dtype(op.tensor)]}* {places}[{turns}];")
-        out.add("#pragma unroll")
-        with out.block(f"for (int turn = 0; turn < {turns}; turn++)"):
-            out.add(f"const int first_line = (crew * {turns} + turn) * {batch};")
-            self.own_row(origin, batch)
-            out.add(f"{places}[turn] = {self.own[op.result.name].text};")
-        out.add("#pragma unroll")
-        with out.block(f"for (int turn = 0; turn < {turns}; turn++)"):
-            out.add(f"const int first_line = (crew * {turns} + turn) * {batch};")
+        out.add(f"const u64 along = {start} < {length} ? {size} * {start} : NO_COLUMN;")
+        with self.each_turn():
             out.add("#pragma unroll")
-            with out.block(f"for (int step = 0; step < {batch // each}; step++)"):
+            with out.block(f"for (int step = 0; step < {self.lines_in_turn // each}; step++)"):
                 self.source()
-                self.own[op.result.name] = Expression(f"{places}[turn]", "int")
-                self.load_piece(op)
+                here = self.names.fresh(self.names.of(op.result.name) + "_here")
+                out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[turn], source);")
+                out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + along);")
         out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
+
+    @property
+    def turns(self) -> int:
+        """How many rows a thread looks up."""
+        return -(-self.rows // (32 * self.warps))
+
+    @property
+    def lines_in_turn(self) -> int:
+        """The rows of a warp's turn: eight have all places that swizzling gives."""
+        return -(-self.rows // (8 * self.turns * self.warps)) * 8
+
+    @contextmanager
+    def each_turn(self) -> Generator[None]:
+        """A loop over the turns of a warp, each of adjacent rows."""
+        self.out.add("#pragma unroll")
+        with self.out.block(f"for (int turn = 0; turn < {self.turns}; turn++)"):
+            self.out.add(
+                f"const int first_line = (crew * {self.turns} + turn) * {self.lines_in_turn};"
+            )
+            yield
 
     @property
     def is_single(self) -> bool:
@@ -260,9 +287,12 @@ class Computing:
         checks, place = self.place(op, self.line)
         row = self.names.fresh(self.names.of(op.result.name) + "_row")
         test = " && ".join(["own_inside", *checks])
-        self.out.add(
-            f"const {element}* const {row} = {test} ? {name} + ({place}) : nullptr;{self.scope.comment(op)}"
-        )
+        if self.is_copy:
+            at = f"{test} ? (u64)({name} + ({place})) : (u64){name} + NO_ROW"
+            self.out.add(f"const u64 {row} = {at};")
+        else:
+            at = f"{test} ? {name} + ({place}) : nullptr"
+            self.out.add(f"const {element}* const {row} = {at};{self.scope.comment(op)}")
         self.own[op.result.name] = Expression(row, "int")
 
     def place(self, op: Load, at: Callable[[Operand], Expression]) -> tuple[list[str], str]:
@@ -405,8 +435,8 @@ class Computing:
         return f"piece_place<{self.rows}>(tile_place{more}, line, piece)"
 
     def load_piece(self, op: Load) -> None:
-        """A piece of a tensor, zeros where it is out of range; at once to its place where it is copied."""
-        out, name = self.out, self.names.of(op.tensor)
+        """A piece of a tensor, zeros where it is out of range."""
+        out = self.out
         row, element = self.own[op.result.name].text, ELEMENT[self.scope.dtype(op.tensor)]
         at = self.names.fresh(f"{self.names.of(op.result.name)}_here")
         out.add(
@@ -416,10 +446,7 @@ class Computing:
         start = self.first(op.index[along]).text
         length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
         place = f"{at} && {start} < {length} ? {at} + {start} : nullptr"
-        if self.is_copy:
-            out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {place}, {name});")
-        else:
-            out.add(f"{self.loads[op.result.name]} = whole_piece({place});")
+        out.add(f"{self.loads[op.result.name]} = whole_piece({place});")
 
     def load_column(self, op: Load) -> None:
         """A piece of a tensor without rows."""

@@ -261,9 +261,11 @@ DEVICE uint4 load_four(const void* from, int k) {
     : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from ? (const char*)from + 16 * k : nullptr));
   return v;
 }
-// 16 bytes from p, or zeros where it is null, into a tile
-DEVICE void copy_piece(u32 to, const void* p, const void* some) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(p ? p : some), "r"(p ? 16 : 0) : "memory");
+// 16 bytes into a tile; zeros from an address that is no multiple of 16, beyond one that can be read
+constexpr u64 NO_ROW = 1, NO_COLUMN = 2;
+DEVICE void copy_piece(u32 to, u64 from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"(to), "l"(from & ~(u64)15), "r"((u32)from & 15 ? 0 : 16) : "memory");
 }
 // a barrier is told when the pieces have arrived that this thread copies; it counts one arrival more until then
 DEVICE void copies_arrive(u32 b) { asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" :: "r"(b) : "memory"); }

@@ -98,8 +98,9 @@ class Loading(Dealing):
             for t in queries:
                 if t.computed:
                     to = f"{self.address(t.name)} + {place} * {rooms[t.name].bytes}"
-                    row = replace(t, rows=ROWS)
-                    Computing(self.scope, row, loader.warps).write(to, "(origin + w * 64)", full)
+                    rows = Computing(self.scope, replace(t, rows=ROWS), loader.warps)
+                    rows.look_up("(origin + w * 64)")
+                    rows.write(to, "(origin + w * 64)", full)
             copied = [t for t in queries if not t.computed]
             with out.block("") if not loader.computes else self.written():
                 if not copied:
@@ -148,6 +149,9 @@ class Loading(Dealing):
         labels, read = self.labels(loader), self.reading(block)
         if labels and read is not None:
             self.ask_for(labels, read)
+        computing = {t.name: Computing(self.scope, t, loader.warps) for t in streamed if t.computed}
+        for each in computing.values():
+            each.look_up("window")
         for t in streamed:
             heard = block is None and t.name == announcing(self.s).ring
             with out.block("if (lane == 0)" if self.together(loader) and not t.computed else ""):
@@ -164,7 +168,7 @@ class Loading(Dealing):
                     )
                     out.add(f"{lone}shared_put({self.word(cursor)}, (int)({word}));")
                 if t.computed:
-                    Computing(self.scope, t, loader.warps).write(to, "window", full)
+                    computing[t.name].write(to, "window", full)
                     with self.written():
                         out.add(f"arrive({full});")
                 else:

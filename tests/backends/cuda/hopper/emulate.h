@@ -239,8 +239,9 @@ inline void shared_word(u32 a, u32 x) { unfenced[threadIdx.x].push_back([=] { me
 inline uint2 load_two(const void* p) { uint2 v{0, 0}; if (p) memcpy(&v, p, 8); return v; }
 inline uint4 load_four(const void* p, int k) { uint4 v{0, 0, 0, 0}; if (p) memcpy(&v, (const char*)p + 16 * k, 16); return v; }
 // what is copied arrives when it is waited for, or when its barrier says so
-inline void copy_piece(u32 to, const void* p, const void*) {
-  arriving[threadIdx.x].push_back([=] { if (p) memcpy(arena + to, p, 16); else memset(arena + to, 0, 16); });
+constexpr u64 NO_ROW = 1, NO_COLUMN = 2;
+inline void copy_piece(u32 to, u64 from) {
+  arriving[threadIdx.x].push_back([=] { if (from & 15) memset(arena + to, 0, 16); else memcpy(arena + to, (const void*)from, 16); });
 }
 inline void pieces_copied() {
   for (auto& f : arriving[threadIdx.x]) unfenced[threadIdx.x].push_back(f);
