@@ -11,7 +11,7 @@ when they have arrived. So the places of all of a warp's rows are looked up firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from tilec.backends.cuda.fast import Refused
@@ -27,6 +27,7 @@ from tilec.backends.cuda.hopper.expression import (
 )
 from tilec.backends.cuda.hopper.pieces import PIECE, Pieces
 from tilec.backends.cuda.hopper.scope import Scope
+from tilec.backends.cuda.hopper.staging import Staged, share
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import definitions
 from tilec.dtypes import SIZES
@@ -39,13 +40,18 @@ FLIGHT = 32
 class Computing:
     """Writes the loop that computes a tile, by `warps` warps together."""
 
-    def __init__(self, scope: Scope, tile: Tile, warps: int) -> None:
+    def __init__(
+        self, scope: Scope, tile: Tile, warps: int, staging: Sequence[Staged] = ()
+    ) -> None:
+        """`staging`: what of all tiles is staged."""
         self.scope, self.out, self.names = scope, scope.out, scope.names
+        self.staged = [x for x in staging if x.tile == tile.name]
+        self.share = share(tile.rows, tile.width, warps)
         self.tile, self.rows, self.warps = tile, tile.rows, warps
         self.defs = definitions(tile.ops)
         self.pieces = -(-tile.width // 16) * 2
-        self.lanes = min(32, 1 << (self.pieces - 1).bit_length())
-        self.loaded = Pieces(scope, tile)
+        self.lanes = self.share.lanes
+        self.loaded = Pieces(scope.axes, tile)
         loads = [op for op in tile.ops if isinstance(op, Load)]
         self.adjacent = [op for op in loads if self.loaded.adjacent(op)]
         self.columns: dict[str, Expression] = {}
@@ -56,6 +62,7 @@ class Computing:
         self.whole = False
         self.first_column = ""
         self.places = ""
+        self.asking = False
 
     @property
     def steps(self) -> int:
@@ -100,6 +107,8 @@ class Computing:
             with out.block(f"if ({test})", "} else {"):
                 if self.places:
                     self.copies(full)
+                elif self.staged:
+                    self.staged_loop(origin)
                 else:
                     self.loop(origin, True)
             out.depth += 1
@@ -156,47 +165,95 @@ class Computing:
         out, op = self.out, self.tile.ops[-1]
         assert isinstance(op, Load)
         self.places = self.names.fresh(self.names.of(op.result.name) + "_rows")
-        out.add(f"u64 {self.places}[{self.turns}];{self.scope.comment(op)}")
+        out.add(f"u64 {self.places}[{self.share.turns}];{self.scope.comment(op)}")
         with self.each_turn():
-            self.own_row(origin, self.lines_in_turn)
+            self.own_row(origin, self.share.lines)
             out.add(f"{self.places}[turn] = {self.own[op.result.name].text};")
 
     def copies(self, full: str | None) -> None:
         """Copies of all pieces of the rows that were looked up."""
-        out, op, each = self.out, self.tile.ops[-1], 32 // self.lanes
+        out, op = self.out, self.tile.ops[-1]
         assert isinstance(op, Load)
-        along = self.loaded.along(op)
+        out.add(f"const int piece = lane & {self.lanes - 1};")
+        along = self.column(op)
+        with self.each_turn(), self.each_piece():
+            here = self.names.fresh(self.names.of(op.result.name) + "_here")
+            out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[turn], source);")
+            out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + {along});")
+        out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
+
+    def column(self, op: Load) -> str:
+        """The bytes between the beginning of a row in memory and a thread's piece of it."""
+        along, name = self.loaded.along(op), self.names.fresh("along")
         start = self.first(op.index[along]).text
         length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
         size = SIZES[op.result.type.dtype]
+        self.out.add(f"const u64 {name} = {start} < {length} ? {size} * {start} : NO_COLUMN;")
+        return name
+
+    # ---- pieces that are staged
+
+    def ask(self, origin: str) -> None:
+        """Copies the pieces of a window to where this thread finds them when it is the window's turn."""
+        test = " && ".join(dict.fromkeys(map(self.dense, self.adjacent)))
+        self.begin(True)
+        self.asking = True
+        with self.out.block(f"if ({test})"):
+            self.out.add(f"const int piece = lane & {self.lanes - 1};")
+            along = {x.load.result.name: self.column(x.load) for x in self.staged}
+            with self.each_turn():
+                self.own_row(origin, self.share.lines)
+                with self.each_piece():
+                    for x in self.staged:
+                        name = x.load.result.name
+                        here = self.names.fresh(self.names.of(name) + "_here")
+                        row = self.own[name].text
+                        self.out.add(f"const u64 {here} = __shfl_sync(FULL, {row}, source);")
+                        copy = f"copy_ahead<{x.bytes}>({self.staged_place(x)}, {here} + {along[name]})"
+                        self.out.add(f"if ({self.some()}) {copy};")
+        self.asking = False
+
+    def staged_place(self, x: Staged) -> str:
+        """Where this thread's piece of a step is."""
+        number = f"(turn * {self.share.steps} + step) * {self.warps} + crew"
+        return f"staged_place + {x.offset} + {x.bytes} * (32 * ({number}) + lane)"
+
+    def staged_loop(self, origin: str) -> None:
+        """The loop over pieces that have been asked for."""
+        out = self.out
+        self.begin(True)
         out.add(f"const int piece = lane & {self.lanes - 1};")
-        out.add(f"const u64 along = {start} < {length} ? {size} * {start} : NO_COLUMN;")
+        self.make_columns()
         with self.each_turn():
-            out.add("#pragma unroll")
-            with out.block(f"for (int step = 0; step < {self.lines_in_turn // each}; step++)"):
-                self.source()
-                here = self.names.fresh(self.names.of(op.result.name) + "_here")
-                out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[turn], source);")
-                out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + along);")
-        out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
+            self.own_row(origin, self.share.lines)
+            with self.each_piece(4 if self.is_bytes else 2):
+                for x in self.staged:
+                    name = x.load.result.name
+                    piece = self.names.fresh(self.names.of(name) + "_staged")
+                    element = ELEMENT[self.scope.dtype(x.load.tensor)]
+                    at = self.staged_place(x)
+                    out.add(f"const Piece<{element}> {piece} = staged_piece<{element}>({at});")
+                    self.loads[name] = piece
+                if self.is_bytes:
+                    self.widened()
+                else:
+                    self.eight(origin)
 
-    @property
-    def turns(self) -> int:
-        """How many rows a thread looks up."""
-        return -(-self.rows // (32 * self.warps))
-
-    @property
-    def lines_in_turn(self) -> int:
-        """The rows of a warp's turn: eight have all places that swizzling gives."""
-        return -(-self.rows // (8 * self.turns * self.warps)) * 8
+    @contextmanager
+    def each_piece(self, unroll: int | None = None) -> Generator[None]:
+        """A loop over a thread's pieces of a turn."""
+        self.out.add("#pragma unroll" if unroll is None else f"#pragma unroll {unroll}")
+        with self.out.block(f"for (int step = 0; step < {self.share.steps}; step++)"):
+            self.source()
+            yield
 
     @contextmanager
     def each_turn(self) -> Generator[None]:
         """A loop over the turns of a warp, each of adjacent rows."""
         self.out.add("#pragma unroll")
-        with self.out.block(f"for (int turn = 0; turn < {self.turns}; turn++)"):
+        with self.out.block(f"for (int turn = 0; turn < {self.share.turns}; turn++)"):
             self.out.add(
-                f"const int first_line = (crew * {self.turns} + turn) * {self.lines_in_turn};"
+                f"const int first_line = (crew * {self.share.turns} + turn) * {self.share.lines};"
             )
             yield
 
@@ -287,7 +344,7 @@ class Computing:
         checks, place = self.place(op, self.line)
         row = self.names.fresh(self.names.of(op.result.name) + "_row")
         test = " && ".join(["own_inside", *checks])
-        if self.is_copy:
+        if self.is_copy or self.asking:
             at = f"{test} ? (u64)({name} + ({place})) : (u64){name} + NO_ROW"
             self.out.add(f"const u64 {row} = {at};")
         else:
@@ -330,13 +387,17 @@ class Computing:
                 self.widened()
             return
         with self.each_step():
-            self.settle(origin)
-            out, eight = self.out, self.names.fresh(self.names.of(self.root) + "_piece")
-            out.add(f"float {eight}[{PIECE}];")
-            out.add("#pragma unroll")
-            with out.block(f"for (int {COLUMN} = 0; {COLUMN} < {PIECE}; {COLUMN}++)"):
-                out.add(f"{eight}[{COLUMN}] = {self.rounded(f'{PIECE} * piece')};")
-            self.words(eight)
+            self.eight(origin)
+
+    def eight(self, origin: str) -> None:
+        """The elements of a piece, to their place."""
+        self.settle(origin)
+        out, eight = self.out, self.names.fresh(self.names.of(self.root) + "_piece")
+        out.add(f"float {eight}[{PIECE}];")
+        out.add("#pragma unroll")
+        with out.block(f"for (int {COLUMN} = 0; {COLUMN} < {PIECE}; {COLUMN}++)"):
+            out.add(f"{eight}[{COLUMN}] = {self.rounded(f'{PIECE} * piece')};")
+        self.words(eight)
 
     def widened(self) -> None:
         """A piece of bytes as words, to its place."""

@@ -74,6 +74,7 @@ inline std::vector<Told> told;   // barriers that wait for the pieces of a threa
 inline std::map<u32, std::vector<std::function<void()>>> arrived;   // pieces that are there, but wgmma does not see them yet
 inline std::vector<std::set<u32>> waited;   // the barriers that a thread has waited for since its last fence
 inline std::vector<std::vector<std::function<void()>>> leaving, unfenced, arriving;
+inline std::vector<std::deque<std::vector<std::function<void()>>>> asked;
 inline Rendezvous block_meet;
 inline u64 random_state = 1, idle, now;
 #define memory arena_memory
@@ -243,6 +244,17 @@ constexpr u64 NO_ROW = 1, NO_COLUMN = 2;
 inline void copy_piece(u32 to, u64 from) {
   arriving[threadIdx.x].push_back([=] { if (from & 15) memset(arena + to, 0, 16); else memcpy(arena + to, (const void*)from, 16); });
 }
+// what a thread copies for itself is there when it waits for it, not before
+template<int BYTES> inline void copy_ahead(u32 to, u64 from) {
+  if ((from & ~(u64)3) % (BYTES == 8 ? 8 : 16)) fail("a piece is not aligned");
+  arriving[threadIdx.x].push_back([=] { if (from & 3) memset(arena + to, 0, BYTES); else memcpy(arena + to, (const void*)from, BYTES); });
+}
+inline void pieces_asked() { asked[threadIdx.x].push_back(std::move(arriving[threadIdx.x])); arriving[threadIdx.x].clear(); }
+template<int N> inline void pieces_here() {
+  auto& groups = asked[threadIdx.x];
+  for (; groups.size() > N; groups.pop_front()) for (auto& f : groups.front()) f();
+}
+template<class T> inline auto staged_piece(u32 a) { Piece<T> x; memcpy(&x, arena + a, sizeof x); return x; }
 inline void pieces_copied() {
   for (auto& f : arriving[threadIdx.x]) unfenced[threadIdx.x].push_back(f);
   arriving[threadIdx.x].clear();
@@ -431,6 +443,7 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
     unfenced.assign(threads, {});
     arriving.assign(threads, {});
     waited.assign(threads, {});
+    asked.assign(threads, {});
     told.clear(); arrived.clear();
     block_meet = Rendezvous();
     barriers.clear(); named.clear(); copies.clear(); readers.clear();
