@@ -35,6 +35,8 @@ from tilec.ir import Cast, Load, Map, Op, Operand, operands
 
 FLIGHT = 32
 """The registers per thread that hold pieces on their way from memory."""
+TOGETHER = 6
+"""The pieces of bytes that a thread widens side by side: one after the other it would wait for each."""
 
 
 class Computing:
@@ -224,25 +226,39 @@ class Computing:
         self.begin(True)
         out.add(f"const int piece = lane & {self.lanes - 1};")
         self.make_columns()
+        most = TOGETHER if self.is_bytes else 2
+        together = max(n for n in range(1, most + 1) if self.share.steps % n == 0)
         with self.each_turn():
             self.own_row(origin, self.share.lines)
-            with self.each_piece(4 if self.is_bytes else 2):
+            out.add("#pragma unroll 1")
+            with out.block(f"for (int first = 0; first < {self.share.steps}; first += {together})"):
                 for x in self.staged:
-                    name = x.load.result.name
-                    piece = self.names.fresh(self.names.of(name) + "_staged")
-                    element = ELEMENT[self.scope.dtype(x.load.tensor)]
-                    at = self.staged_place(x)
-                    out.add(f"const Piece<{element}> {piece} = staged_piece<{element}>({at});")
-                    self.loads[name] = piece
-                if self.is_bytes:
-                    self.widened()
-                else:
-                    self.eight(origin)
+                    self.staged_pieces(x, together)
+                out.add("#pragma unroll")
+                with out.block(f"for (int k = 0; k < {together}; k++)"):
+                    out.add("const int step = first + k;")
+                    self.source()
+                    if self.is_bytes:
+                        self.widened()
+                    else:
+                        self.eight(origin)
+
+    def staged_pieces(self, x: Staged, count: int) -> None:
+        """Some of this thread's pieces, which have arrived."""
+        name = x.load.result.name
+        pieces = self.names.fresh(self.names.of(name) + "_staged")
+        element = ELEMENT[self.scope.dtype(x.load.tensor)]
+        self.out.add(f"Piece<{element}> {pieces}[{count}];")
+        self.out.add("#pragma unroll")
+        with self.out.block(f"for (int k = 0; k < {count}; k++)"):
+            self.out.add("const int step = first + k;")
+            self.out.add(f"{pieces}[k] = staged_piece<{element}>({self.staged_place(x)});")
+        self.loads[name] = f"{pieces}[k]"
 
     @contextmanager
-    def each_piece(self, unroll: int | None = None) -> Generator[None]:
+    def each_piece(self) -> Generator[None]:
         """A loop over a thread's pieces of a turn."""
-        self.out.add("#pragma unroll" if unroll is None else f"#pragma unroll {unroll}")
+        self.out.add("#pragma unroll")
         with self.out.block(f"for (int step = 0; step < {self.share.steps}; step++)"):
             self.source()
             yield
