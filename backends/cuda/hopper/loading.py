@@ -13,7 +13,7 @@ from tilec.backends.cuda.hopper.labels import RING, Label, labelled
 from tilec.backends.cuda.hopper.plan import Loader
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
-from tilec.backends.cuda.hopper.staging import DEPTH, STAGED
+from tilec.backends.cuda.hopper.staging import STAGED
 from tilec.backends.cuda.hopper.steps import announcing
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import names_in
@@ -135,20 +135,20 @@ class Loading(Dealing):
 
     def load_ahead(self, loader: Loader, streamed: list[Tile]) -> None:
         """The windows of all loops: the pieces of later ones are asked for, then those of this one have arrived."""
-        out, s, ahead = self.out, self.s, DEPTH - 1
+        out, s, room = self.out, self.s, self.plan.rooms[STAGED]
+        ahead = room.count - 1
         out.add(f"const int windows = {' + '.join(f'windows_{k}' for k in s.order)};")
         with out.block("const auto at = [&](int n)", "};"):
             for k in s.order[:-1]:
                 out.add(f"if (n < windows_{k}) return {s.at(k, 'n')};")
                 out.add(f"n -= windows_{k};")
             out.add(f"return {s.at(s.order[-1], 'n')};")
-        room = self.plan.rooms[STAGED]
         place = f"const u32 staged_place = {self.address(STAGED)} + {room.bytes} * "
         out.add("#pragma unroll 1")
         with out.block(f"for (int n = -{ahead}; n < windows; n++)"):
             with out.block(f"if (n + {ahead} < windows)"):
                 out.add(f"const int window = at(n + {ahead});")
-                out.add(f"{place}((n + {ahead}) % {DEPTH});")
+                out.add(f"{place}((n + {ahead}) % {room.count});")
                 for t in streamed:
                     each = Computing(self.scope, t, loader.warps, self.plan.staging)
                     if each.staged:
@@ -157,7 +157,7 @@ class Loading(Dealing):
             out.add("if (n < 0) continue;")
             out.add(f"pieces_here<{ahead}>();")
             out.add("const int window = at(n);")
-            out.add(f"{place}(n % {DEPTH});")
+            out.add(f"{place}(n % {room.count});")
             self.windows_in(loader, streamed, s.order[0])
 
     def load_chosen(self, loader: Loader, streamed: list[Tile]) -> None:
@@ -178,6 +178,8 @@ class Loading(Dealing):
         which window it is."""
         out = self.out
         labels, read = self.labels(loader), self.reading(block)
+        if loader.computes and read is not None:
+            read = " && ".join(["crew == 0", *([f"({read})"] if read else [])])
         if labels and read is not None:
             self.ask_for(labels, read)
         staging = self.plan.staging

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
-from tilec.backends.cuda.hopper.staging import DEPTH, STAGED, Staged, staged
+from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
 from tilec.backends.cuda.hopper.steps import Step, program
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.tiles import Tile
@@ -100,14 +100,21 @@ def make(s: Structure, schedule: Schedule) -> Plan:
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
         )
     most = schedule.shared
-    chained = schedule.chain and _memory(s, schedule, True)[2] <= most
-    brought = labels(s)
-    if brought and _memory(s, schedule, chained, brought)[2] > most:
+    brought, ahead, window = labels(s), *(((), 0) if s.chosen else _staged(s))
+    if ahead and len(labelled(s)) < len(s.blocks):
+        brought = ()  # a window that is staged has none or all
+
+    def fits(chained: bool, depth: int, brought: tuple[Label, ...]) -> bool:
+        return _memory(s, schedule, chained, brought, window, depth)[2] <= most
+
+    chains = [True, False] if schedule.chain else [False]
+    depths = range(DEPTH, LEAST_DEPTH - 1, -1) if ahead else ()
+    depth = next((n for n in depths if any(fits(c, n, brought) for c in chains)), 0)
+    ahead = ahead if depth else ()
+    chained = next((c for c in chains if fits(c, depth, brought if depth else ())), False)
+    if not fits(chained, depth, brought):
         brought = ()
-    ahead, window = _staged(s) if not (brought or s.chosen) else ((), 0)
-    if _memory(s, schedule, chained, brought, window)[2] > most:
-        ahead, window = (), 0
-    rooms, barriers, shared = _memory(s, schedule, chained, brought, window)
+    rooms, barriers, shared = _memory(s, schedule, chained, brought, window, depth)
     if shared > most:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {most:,}")
     begin, steps = program(s, schedule, chained, labelled(s) if brought else frozenset())
@@ -119,7 +126,9 @@ def make(s: Structure, schedule: Schedule) -> Plan:
 def memory_bytes(s: Structure, schedule: Schedule) -> int:
     """The shared memory that a schedule needs, in bytes."""
     rings = tuple(replace(t, rows=schedule.columns) for t in s.rings)
-    return _memory(replace(s, rings=rings), schedule, False)[2]
+    s = replace(s, rings=rings)
+    window = 0 if s.chosen else _staged(s)[1]
+    return _memory(s, schedule, False, (), window, LEAST_DEPTH)[2]
 
 
 RESERVE = 24
@@ -140,6 +149,7 @@ def _memory(
     chained: bool,
     brought: tuple[Label, ...] = (),
     window: int = 0,
+    depth: int = 0,
 ) -> tuple[dict[str, Room], dict[str, tuple[int, int, int]], int]:
     rooms: dict[str, Room] = {}
     at = 0
@@ -157,8 +167,8 @@ def _memory(
         room(t.name, t.bytes, schedule.stages)
     if schedule.store == "tma":
         room("out", max((-(-x.width // 64) * ROWS * 128 for x in s.slots), default=0), groups)
-    if window:
-        room(STAGED, window, DEPTH)
+    if window and depth:
+        room(STAGED, window, depth)
     barriers: dict[str, tuple[int, int, int]] = {}
 
     def barrier(name: str, count: int, copies: int) -> None:

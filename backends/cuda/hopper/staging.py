@@ -14,8 +14,8 @@ from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dtypes import SIZES
 from tilec.ir import Kernel, Load, Operand
 
-DEPTH = 4
-"""The windows whose pieces are in shared memory; of all but one they are under way."""
+DEPTH, LEAST_DEPTH = 4, 3
+"""The windows whose pieces are in shared memory, at most and at least; of all but one they are under way."""
 STAGED = "staged"
 """The room."""
 
@@ -54,11 +54,12 @@ class Staged:
 
 
 def staged(kernel: Kernel, tiles: Iterable[Tile], warps: int) -> tuple[tuple[Staged, ...], int]:
-    """What is staged of the tiles that some warps compute, and the bytes of a window."""
+    """What is staged of the tiles that some warps compute, and the bytes of a window. Tiles in parts have no room beside
+    themselves."""
     out: list[Staged] = []
     at = 0
     for t in tiles:
-        if not t.computed or t.copied or t.width % PIECE:
+        if not t.computed or t.copied or t.parts > 1 or t.width % PIECE:
             continue
         its = share(t.rows, t.width, warps)
         for op in moving(kernel, t):
