@@ -1,7 +1,7 @@
 """Staging: pieces that the loading warps compute with wait in shared memory until it is their window's turn.
 
-Each thread copies its own pieces to places of its own, some windows ahead, and reads them itself. So as much is under way as a
-bulk copy would have, without a register for it, and no thread waits for another.
+Each thread copies its own pieces to places of its own, some windows ahead, and reads them itself. So as much is under way as
+with bulk copies, without a register for it, and no thread waits for another.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ STAGED = "staged"
 
 @dataclass(frozen=True)
 class Share:
-    """How the rows of a tile are shared out among loading warps: each takes adjacent ones, in turns. `lanes`: the threads that
-    take a row, a piece each; `turns`: how many rows a thread looks up; `lines`: the rows of a warp's turn."""
+    """How the rows of a tile are shared out among loading warps: each takes adjacent ones, in turns.
+
+    `lanes`: the threads that take a row, a piece each; `turns`: how many rows a thread looks up; `lines`: the rows of a
+    warp's turn.
+    """
 
     lanes: int
     turns: int
