@@ -275,13 +275,13 @@ def _fits(s: Structure, schedule: Schedule) -> bool:
 def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
-    several = _computed(s) and _column_loads(s) > 1
-    # where some scale scores and others weights, one window's wait while the next one's are loaded
-    loaded = schedule.columns // 4 * _column_loads(s) * (2 if several else 1)
+    loaded = schedule.columns // 4 * _column_loads(s)
     return fragments + loaded + plans.RESERVE <= schedule.registers[1]
 
 
 def _column_loads(s: Structure) -> int:
     """How many values a thread loads for each column of a window."""
+    if _computed(s) and labels(s):
+        return 0  # they come with the keys
     ops = walk(s.blocks[0].middle)
     return sum(isinstance(op, Load) and op.result.type.axes == (s.stream,) for op in ops)
