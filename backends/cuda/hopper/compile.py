@@ -178,8 +178,8 @@ def _tiled(
     cut: Options | None,
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
-    from tilec.passes.place import place
     from tilec.passes import prune
+    from tilec.passes.place import place
     from tilec.passes.relax import relax
     from tilec.passes.split import split
     from tilec.passes.stage import stage
