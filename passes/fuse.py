@@ -13,9 +13,9 @@ A group is made for each *root*: an output or a cut. Its grid is what its outerm
 less the axes that only a loaded operand of a contraction brings in (the columns of V): these stay whole in a
 tile, so that the scores are made once. A reduction inside that lacks a grid axis would be made again for every
 tile along it; it is a cut, unless it has a value for each pair of a row and a streamed position: that would be
-as large as the scores. What is computed from a cut alone, position by position, is cut in its place: it is computed once
-then, not by each group that reads it. A reduction that itself needs several passes over its axis is a cut, too, and so is one over a part
-of the axes of a reduction that it is in: `sum[j, e]((x - mean[j](x)) ** 2)`. Roots of one
+as large as the scores. A reduction that itself needs several passes over its axis is a cut, too, and so is one over a part
+of the axes of a reduction that it is in: `sum[j, e]((x - mean[j](x)) ** 2)`. What is computed from a cut alone, position
+by position, is cut in its place: it is computed once then, not by each group that reads it. Roots of one
 grid share a group where no path leaves it and comes back.
 """
 
