@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from tilec import choices
 from tilec.dtypes import DType
 from tilec.errors import ArgumentError, Span
 from tilec.ir import Kernel
-from tilec.syntax import Def, Index, KernelDef, Let, Program, walk
+from tilec.syntax import KernelDef, Program, elements
 
 if TYPE_CHECKING:
     from tilec.check import Assumed
@@ -96,18 +96,8 @@ class Source:
         """An index of an element of a tensor, as written; empty where it is long or not to be found."""
         from tilec.scope import Report
 
-        found = [e for e in self._elements if e.span == element]
+        found = [e for e in elements(self.definition.body) if e.span == element]
         return Report(self.program.text).quote(found[0].index[position].span, "") if found else ""
-
-    @property
-    def _elements(self) -> Iterator[Index]:
-        """The elements of tensors that the kernel's lines read."""
-        for s in self.definition.body:
-            for e in (
-                walk(s.body if isinstance(s, Def) else s.value) if isinstance(s, Def | Let) else ()
-            ):
-                if isinstance(e, Index):
-                    yield e
 
     @functools.cached_property
     def signature(self) -> Kernel:
