@@ -216,7 +216,7 @@ def test_arguments_missing_twice_and_too_many(causal):
         ({"window": np.float32(2)}, ["argument window", "an integer"]),
         ({"window": 1 << 63}, ["argument window", "64 bits"]),
         ({"K": np.zeros((2, 3, 9, 4), np.float32), "V": np.zeros((2, 3, 9, 4), np.float32)},
-         ["query heads must be a multiple of key heads (H = 4, HK = 3)"]),
+         ["<text>:4:12: query heads must be a multiple of key heads (H = 4, HK = 3)"]),
     ],
 )  # fmt: skip
 def test_types_and_assertions(change, words):
@@ -295,7 +295,7 @@ def test_a_negative_axis_is_refused():
     )
     assert kernel(np.ones(3, np.float32), np.ones(3, np.float32)).shape == (0,)
     with pytest.raises(
-        tilec.ArgumentError, match="axis c ranges over M - N, which is -1 for M = 2, N = 3"
+        tilec.ArgumentError, match="^<text>:2:14: axis c ranges over M - N, which is -1 for M = 2, N = 3"
     ):
         kernel(np.ones(2, np.float32), np.ones(3, np.float32))
 

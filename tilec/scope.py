@@ -79,6 +79,8 @@ class Range:
     extent: Scalar
     tensor: str | None
     position: int = 0
+    span: Span | None = None
+    """The bound of the `axis` line."""
 
     @property
     def text(self) -> str:
