@@ -295,7 +295,8 @@ def test_a_negative_axis_is_refused():
     )
     assert kernel(np.ones(3, np.float32), np.ones(3, np.float32)).shape == (0,)
     with pytest.raises(
-        tilec.ArgumentError, match="^<text>:2:14: axis c ranges over M - N, which is -1 for M = 2, N = 3"
+        tilec.ArgumentError,
+        match="^<text>:2:14: axis c ranges over M - N, which is -1 for M = 2, N = 3",
     ):
         kernel(np.ones(2, np.float32), np.ones(3, np.float32))
 

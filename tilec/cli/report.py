@@ -139,6 +139,10 @@ class Report:
         from tilec.backends.cuda.counters import Call, count
 
         path, name = options.split(file)
+        if path == "-":
+            why = "hardware counters: they are asked by a process of its own, which needs the program in a file"
+            self.hardware = {"refused": why}
+            return
         fields: dict[str, object] = {**options.pairs("--schedule", schedule)}
         call = Call(path, name, target, self.element, self.sizes, self.scalars, tile, fields)
         try:
