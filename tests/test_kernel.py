@@ -140,7 +140,9 @@ def test_out_for_several_outputs(target):
     out = np.zeros((2, 4, 9, 4), np.float32), np.zeros((2, 4, 9), np.float32)
     assert kernel(**x, out=out) is out
     np.testing.assert_allclose(out[1], kernel.reference(**x)[1], atol=1e-5)
-    with pytest.raises(tilec.ArgumentError, match="argument out: .*2 arrays"):
+    with pytest.raises(
+        tilec.ArgumentError, match=r"argument out: .*2 arrays, \(O, L\), got a float32"
+    ):
         kernel(**x, out=out[0])
 
 
@@ -180,9 +182,9 @@ def test_out_must_not_be_an_input(causal):
             {"Q": np.zeros((2, 20, 8), np.float32)},
             ["argument Q", "4 dimensions", "(2, 20, 8)", "Q[B, H, M, D]"],
         ),
-        ({"Q": [[1.0]]}, ["argument Q", "list"]),
+        ({"Q": [[1.0]]}, ["argument Q", "list", "numpy.asarray"]),
         ({"scale": "big"}, ["argument scale", "a number", "'big'"]),
-        ({"scale": None}, ["argument scale", "a number", "NoneType"]),
+        ({"scale": None}, ["argument scale", "a number", "got None"]),
         ({"scale": np.zeros(3)}, ["argument scale", "a number", "(3,)"]),
         ({"scale": 10**400}, ["argument scale", "range"]),
         ({"scales": 1.0}, ["'scales'", "did you mean scale?"]),

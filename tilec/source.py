@@ -120,6 +120,19 @@ def _checked(text: str, file: str) -> tuple[Program, Assumed]:
     return program, check(program)
 
 
+def _near(file: str) -> str:
+    """What may have been meant by a file that is not there."""
+    path, colon, name = file.rpartition(":")
+    if colon and Path(path).is_file():
+        return f"; to choose a kernel of {path}, give its name: name={name!r}"
+    try:
+        there = [p.name for p in Path(file).parent.iterdir()]
+    except OSError:
+        return f"; there is no folder {Path(file).parent}"
+    found = difflib.get_close_matches(Path(file).name, there, 1, 0.8)
+    return f"; did you mean {Path(file).with_name(found[0])}?" if found else ""
+
+
 def read(file: str) -> str:
     """The text of a program's file. Raises ArgumentError where it cannot be read, SourceError where it is not UTF-8."""
     from tilec.parse import decode
@@ -127,5 +140,6 @@ def read(file: str) -> str:
     try:
         data = Path(file).read_bytes()
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
+        hint = _near(file) if isinstance(e, FileNotFoundError) else ""
+        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}{hint}") from e
     return decode(data, file).replace("\r\n", "\n")
