@@ -200,6 +200,25 @@ def test_ir_along_the_pipeline(tile):
     assert (status, "did you mean fuse?" in err) == (1, True)
 
 
+def test_the_seed_draws_the_data_that_decides_what_runs(tile):
+    """A bound that is drawn: how many blocks are read depends on it."""
+    Path("drawn.tile").write_text(
+        "kernel drawn(Q[B, N, D], K[B, N, D], part: f32[B]) -> O[b, i]:\n"
+        "    S = sum[d](Q[b, i, d] * K[b, j, d])\n"
+        "    O = sum[j](exp(S) if j < i32(abs(part[b]) * N) else 0)\n"
+        "sizes B=3, N=512, D=8\n"
+    )
+    read = {
+        (command[0], seed): tile(*command, "--seed", seed, "--target", "cpu", "--json")[1]
+        for command in (("ir", "drawn.tile", "--bytes"), ("traffic", "drawn.tile"))
+        for seed in ("0", "1")
+    }
+    assert read["ir", "0"] != read["ir", "1"]
+    assert read["traffic", "0"] != read["traffic", "1"]
+    status, _, err = tile("ir", "drawn.tile", "--bytes", "--seed", "-1")
+    assert (status, "seed: expected an integer of 0 or more" in err) == (1, True)
+
+
 def test_opt_reads_what_ir_prints(tile):
     _, tensor, _ = tile("ir", "causal.tile", "--after", "lower")
     Path("causal.ir").write_text(tensor)

@@ -53,6 +53,7 @@ def ir(
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
+    seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
     """Print the IR at the end of the pipeline, or along it."""
@@ -76,7 +77,7 @@ def ir(
         return
     stages = _stages(kernel, passes, dtype, size, after)
     if html is not None:
-        _write_page(kernel, list(stages), html, dtype, size, set_)
+        _write_page(kernel, list(stages), html, dtype, size, set_, seed)
     elif dot:
         from tilec.page.graph import dot as graph
 
@@ -86,7 +87,7 @@ def ir(
     elif diff:
         _print_diff(list(stages), locations)
     elif bytes_:
-        _print_bytes(kernel, _last(stages), dtype, size, set_, json)
+        _print_bytes(kernel, _last(stages), dtype, size, set_, seed, json)
     elif every:
         for name, k in stages:
             print(f"# after {name}\n{_text(k, locations)}")
@@ -168,6 +169,7 @@ def _print_bytes(
     dtype: str | None,
     size: options.Strings,
     set_: options.Strings,
+    seed: int,
     json: bool,
 ) -> None:
     """The budget per op. Where data decides what runs, it is the sample data."""
@@ -175,7 +177,7 @@ def _print_bytes(
 
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
-    arrays = kernel.deciding([ir], options.element_type(dtype, kernel.target), sizes)
+    arrays = kernel.deciding([ir], options.element_type(dtype, kernel.target), sizes, seed)
     found = budget(ir, sizes, scalars, arrays)
     if json:
         options.print_json(facts(found))
@@ -190,6 +192,7 @@ def _write_page(
     dtype: str | None,
     size: options.Strings,
     set_: options.Strings,
+    seed: int,
 ) -> None:
     from pathlib import Path
 
@@ -200,7 +203,7 @@ def _write_page(
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
     element = options.element_type(dtype, kernel.target)
-    arrays = kernel.deciding([k for _, k in stages], element, sizes)
+    arrays = kernel.deciding([k for _, k in stages], element, sizes, seed)
     on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
     roof = ceilings.measured(kernel.target or "cpu")
     env = {**sizes, **scalars}
