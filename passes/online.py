@@ -183,18 +183,18 @@ class _Stream(Builder):
                 continue
             own = {s for s in states if self.loop_of[s] == k}
             try:
-                loop.reductions[name] = self._terms(op, loop, own)
+                loop.reductions[name] = self._terms(op, own)
             except NotFactored as e:
                 note = f"{name} does not factor: {e}"
                 continue
             self.loop_of[name] = k
             return
         loop = _Loop(self.streamed(name), note=note)
-        loop.reductions[name] = self._terms(op, loop, set())
+        loop.reductions[name] = self._terms(op, set())
         self.loops.append(loop)
         self.loop_of[name] = len(self.loops) - 1
 
-    def _terms(self, op: Reduction, loop: _Loop, states: set[str]) -> list[Term] | None:
+    def _terms(self, op: Reduction, states: set[str]) -> list[Term] | None:
         context = Context(
             self.defs,
             self.old_types,

@@ -346,9 +346,6 @@ class Intervals(Values):
         must, may = self.emit.over("all", value, over), self.emit.over("any", value, over)
         return Truth(e("and", long, must), e("or", e("not", long), may))
 
-    def _is_fixed(self, x: str) -> bool:
-        return x in self.available and not self.nature(x).axes
-
     def _positions(self, axis: str, sample: str) -> Operand:
         e = self.emit.fn
         at = e("add", self.emit.end("first", axis), e("mul", sample, STRIDE))

@@ -8,6 +8,7 @@ comparisons and conversions cost one instruction per element.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -125,8 +126,6 @@ def literal(x: int | float | bool | Absent) -> Expression:
 
 
 def _float(x: float) -> str:
-    import struct
-
     try:
         (single,) = struct.unpack("f", struct.pack("f", x))
     except OverflowError:
