@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilec.dtypes import kind
-from tilec.interval import FLIP, UNDECIDED, ZERO, Formula, Intervals, Linear, Truth
+from tilec.interval import FLIP, UNDECIDED, Formula, Intervals, Truth
 from tilec.ir import Map, Operand
+from tilec.linear import ZERO, Linear
 
 Mode = Literal["may", "must"]
 

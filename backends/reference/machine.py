@@ -32,6 +32,7 @@ from tilec.backends.reference.functions import (
     reduce,
     softmax,
 )
+from tilec.backends.reference.together import together
 from tilec.control import Control
 from tilec.dtypes import NUMPY_NAMES, DType, kind
 from tilec.errors import CompilerBug
@@ -381,36 +382,9 @@ class Machine:
     def _grid(self, op: Grid) -> None:
         held = dict(self.windows)
         self.meter.enter(op)
-        self._tiles(op.axes, self._together(op), op.body)
+        self._tiles(op.axes, together(op, self.extents, self._decisive), op.body)
         self.meter.leave()
         self.windows = held
-
-    def _together(self, grid: Grid) -> dict[str, int]:
-        """How many tiles are run together along each axis where this makes no difference."""
-        ops = tuple(walk(grid.body))
-        types = [v.type for op in ops for v in op.results]
-        tiles = dict(grid.axes)
-        apart = {a for op in ops if isinstance(op, (Reduce, Contract)) for a in op.over}
-        apart |= self._decisive | {op.axis for op in ops if isinstance(op, Edge)}
-        stores = [set(op.index) for op in ops if isinstance(op, Store)]
-        room = TOGETHER // max((self._most(t, tiles) for t in types), default=1)
-        out: dict[str, int] = {}
-        for axis, tile in reversed(grid.axes):
-            if (
-                tile == 1
-                and axis not in apart
-                and all(axis in index for index in stores)
-                and room > 1
-            ):
-                out[axis] = max(1, min(room, self.extents[axis]))
-                room //= out[axis]
-        return out
-
-    def _most(self, t: Type, tiles: Mapping[str, int]) -> int:
-        extents = (
-            (self.extents[a], n or tiles.get(a)) for a, n in zip(t.axes, t.tile, strict=True)
-        )
-        return max(1, math.prod(e if n is None else min(e, n) for e, n in extents))
 
     def _tiles(
         self, axes: tuple[tuple[str, int], ...], together: Mapping[str, int], body: Body
@@ -459,9 +433,6 @@ class Machine:
 
 # NumPy knows bfloat16 and the float8 types by their names only once ml_dtypes has been imported.
 assert ml_dtypes.bfloat16
-
-TOGETHER = 2**18
-"""How many elements the arrays of tiles that are run together may have: few enough to stay in cache."""
 
 _NARROW: dict[DType | None, DType] = {
     "f16": "f16",
