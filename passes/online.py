@@ -43,7 +43,7 @@ from tilec.ir import (
     walk,
 )
 from tilec.passes.expand import LIMITS
-from tilec.passes.factor import Expr, Phi, Term
+from tilec.passes.factor import Expr, Phi, Term, conversion
 from tilec.passes.sharing import Loop, Sharing
 from tilec.renaming import fresh
 
@@ -259,7 +259,7 @@ class _Emitter:
 
     def _dtype(self, e: Expr) -> str:
         if isinstance(e, tuple):
-            if e[0] in ("exp", "exp2", "div") or str(e[0]).startswith("cast:"):
+            if e[0] in ("exp", "exp2", "div") or conversion(e[0]) is not None:
                 return "float"
             return "float" if "float" in {self._dtype(x) for x in e[1:]} else "int"
         t = (
@@ -323,9 +323,8 @@ class _Emitter:
         if function == "clamp":
             top = LIMITS[b.kernel.compute]
             return b.map("max", b.map("min", args[0], top), -top, name="r")
-        if function.startswith("cast:"):
-            return b.cast(args[0], function[5:])  # type: ignore[arg-type]
-        return b.map(function, *args)
+        to = conversion(function)
+        return b.map(function, *args) if to is None else b.cast(args[0], to)
 
     def _alpha(self, p: Phi) -> Operand:
         """exp(w(new) - w(old)): what the accumulators are multiplied by."""

@@ -83,10 +83,9 @@ def _key(op: Op) -> Hashable:
     plain = replace(op, results=(), span=None)
     if isinstance(plain, Load):
         plain = replace(plain, guarded=False)
-    literal = tuple(
-        type(x).__name__ for x in operands(plain)
-    )  # 1, 1.0 and true are equal, but not the same
-    return type(op).__name__, plain, literal, op.result.type
+    # 1, 1.0 and true are equal, but not the same
+    kinds = tuple(type(x).__name__ for x in operands(plain))
+    return type(op).__name__, plain, kinds, op.result.type
 
 
 def _same(a: Type, b: Type) -> bool:

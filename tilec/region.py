@@ -151,7 +151,8 @@ class Regions:
 
     def _sum_below(self, x: Operand, bound: Operand, sign: int) -> Region | None:
         """Where sign · x is at most sign · bound."""
-        limit = Linear(((bound, 1),), 0) if isinstance(bound, str) else Linear((), int(bound))  # type: ignore[arg-type]
+        named = isinstance(bound, str)
+        limit = Linear(((bound, 1),), 0) if named else self.intervals.linear(bound)
         return self.below(ZERO.plus(self.intervals.linear(x), sign).plus(limit, -sign))
 
     def _at_most(self, x: Operand, bound: Operand) -> Region | None:

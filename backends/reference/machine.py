@@ -319,9 +319,8 @@ class Machine:
         a = self._slice(memory, op.index)
         if a is None:
             a = self._gather(memory, op.index)
-        elif (
-            op.result.type.axes and not a.ndim
-        ):  # a window of one position: its index looked like a scalar
+        elif op.result.type.axes and not a.ndim:
+            # a window of one position: its index looked like a scalar
             a = a.reshape((1,) * self.rank)
         if any(a.shape[self.position[x]] != self.windows[x][1] for x in op.result.type.axes):
             raise CompilerBug(f"{op.result.name} has the shape {a.shape}, not that of its type")

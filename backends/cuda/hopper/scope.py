@@ -64,8 +64,7 @@ class Scope:
         for d in self.kernel.dims:
             self.values[d] = Expression(names.of(d), "int", POSITION)
         for a in self.kernel.arguments.values():
-            kind = {"int": "int", "float": "float", "bool": "bool"}[a.type]
-            self.values[a.name] = Expression(names.of(a.name), kind)  # type: ignore[arg-type]
+            self.values[a.name] = Expression(names.of(a.name), a.type)
 
     def axes(self, x: Operand) -> tuple[str, ...]:
         """The axes of an operand here."""
