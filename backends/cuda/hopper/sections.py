@@ -31,6 +31,11 @@ def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     return Sections(s, most)(sizes)
 
 
+def reach(s: Structure, sizes: Mapping[str, Number]) -> int:
+    """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
+    return Sections(s, 1).reach(sizes)
+
+
 class Sections:
     """The sections of a kernel's calls; what its tiles read is found out once, as expressions of their ends."""
 
@@ -73,7 +78,7 @@ class Sections:
         return max(1, round(heads * int(self._positions(sizes)) * self._each / max(1, held)))
 
     def reach(self, sizes: Mapping[str, Number]) -> int:
-        """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
+        """As the function."""
         s = self._structure
         positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
         if not self._starts:
