@@ -21,9 +21,9 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
     loaded,
-    pointwise,
 )
 from tilec.backends.cuda.hopper.pieces import PIECE, Pieces
+from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import definitions

@@ -15,9 +15,9 @@ from tilec.backends.cuda.hopper.expression import (
     Expression,
     cast,
     literal,
-    pointwise,
 )
 from tilec.backends.cuda.hopper.plan import padded
+from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.dataflow import definitions, names_in
 from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands

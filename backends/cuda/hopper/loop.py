@@ -14,10 +14,8 @@ from tilec.backends.cuda.hopper.expression import (
     Expression,
     cast,
     literal,
-    pointwise,
-    quick_log,
-    same_quotient,
 )
+from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log, same_quotient
 from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.words import Words

@@ -11,9 +11,9 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
     loaded,
-    pointwise,
 )
 from tilec.backends.cuda.hopper.labels import Label
+from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.writer import Lines, Names
 from tilec.dtypes import DType

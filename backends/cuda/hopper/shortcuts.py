@@ -11,7 +11,11 @@ import math
 from typing import Protocol
 
 from tilec.backends.cuda.hopper.analysis import Analysis
-from tilec.backends.cuda.hopper.expression import Expression, literal, pointwise
+from tilec.backends.cuda.hopper.expression import (
+    Expression,
+    literal,
+)
+from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.writer import Lines, Names
 from tilec.ir import Map, Operand
 
