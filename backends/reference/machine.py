@@ -34,6 +34,7 @@ from tilec.backends.reference.functions import (
 )
 from tilec.backends.reference.together import together
 from tilec.control import Control
+from tilec.dataflow import uses
 from tilec.dtypes import NUMPY_NAMES, DType, kind
 from tilec.errors import CompilerBug
 from tilec.ieee import running_sums
@@ -69,11 +70,7 @@ from tilec.scalar import Number, evaluate
 
 def product_terms(kernel: Kernel) -> frozenset[str]:
     """Products that only a sum in their own body uses: the two are run as one contraction, as they are meant."""
-    uses: dict[str, int] = {}
-    for op in walk(kernel.body):
-        for x in operands(op):
-            if isinstance(x, str):
-                uses[x] = uses.get(x, 0) + 1
+    count = uses(kernel.body)
 
     def of(body: Body) -> Iterator[str]:
         products = {op.result.name for op in body if isinstance(op, Map) and op.fn == "mul"}
@@ -82,7 +79,7 @@ def product_terms(kernel: Kernel) -> frozenset[str]:
                 isinstance(op, Reduce)
                 and op.fn == "sum"
                 and op.args[0] in products
-                and uses[str(op.args[0])] == 1
+                and count[str(op.args[0])] == 1
             ):
                 yield str(op.args[0])
             for region in regions(op):
