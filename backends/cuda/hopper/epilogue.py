@@ -123,24 +123,16 @@ class Epilogue:
         if probe:
             self.out.add(f"u32 {probe} = 0;")
         for x in divisors:
-            text = self.scope.values[x].text
-            row = self.scope.axes(x) == (self.s.row,)
-            index = "[r]" if row else ""
-            self.out.add(
-                f"float {self.inverse(x)}[{self.held}]; ROWS {self.inverse(x)}[r] = reciprocal({text}{index});"
-            )
+            index = "[r]" if self.scope.axes(x) == (self.s.row,) else ""
+            value, name = f"{self.scope.values[x].text}{index}", self.inverse(x)
+            self.out.add(f"float {name}[{self.held}]; ROWS {name}[r] = reciprocal({value});")
         through = self.through(op, feature, width)
         if through:
             self.begin_copy()
         elif dtype != "f32":
             self.begin_rows(op, feature, width)
         if divisors:
-            tests = [
-                f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
-                for x in divisors
-                for k in (range(self.held) if self.scope.axes(x) else (0,))
-            ]
-            with self.out.block(f"if (__all_sync(FULL, {' & '.join(dict.fromkeys(tests))}))"):
+            with self.out.block(f"if (__all_sync(FULL, {self.regular(divisors)}))"):
                 self.tile_loop(op, feature, width, dtype, through, True, probe)
             with self.out.block("else"):
                 self.tile_loop(op, feature, width, dtype, through, False, probe)
@@ -152,6 +144,15 @@ class Epilogue:
             )
         if through:
             self.end_copy(op, feature, width)
+
+    def regular(self, divisors: list[str]) -> str:
+        """The test that none of a thread's divisors is 0 or extreme."""
+        tests = [
+            f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
+            for x in divisors
+            for k in (range(self.held) if self.scope.axes(x) else (0,))
+        ]
+        return " & ".join(dict.fromkeys(tests))
 
     def inputs(self, x: Operand) -> set[str]:
         """What a value is computed from."""

@@ -61,18 +61,7 @@ class FragmentLoop:
         """The loop and what follows it: the ends of its reductions."""
         out, s = self.out, self.block.structure
         width = 2 * self.held  # elements in 8 columns
-        for r in self.roots:
-            self.settle(r.value)
-        sums = [r for r in self.roots if r.op is not None]
-        for r in sums:
-            assert r.op is not None
-            identity = IDENTITY[r.op.fn]
-            out.add(
-                f"float {self.part(r.op)}[4] = {{{', '.join([identity] * 4)}}};{self.scope.comment(r.op)}"
-            )
-        for r in self.roots:
-            if r.what == "keep" and r.array not in self.block.registers.heads:
-                out.add(f"float {r.array}[{width * s.columns // 8}];")
+        self.begin()
         packed = {
             r.value: self.names.fresh(self.names.of(r.value) + "_four")
             for r in self.roots
@@ -99,10 +88,23 @@ class FragmentLoop:
             for root in self.roots:
                 if root.what == "pack":
                     self.pack(root, packed[root.value])
-        for r in sums:
-            self.combine(r)
-        for value, array in self.stored.items():
-            self.block.arrays[value] = array
+        for r in self.roots:
+            if r.op is not None:
+                self.combine(r)
+        self.block.arrays.update(self.stored)
+
+    def begin(self) -> None:
+        """The parts of reductions and the arrays that the loop fills."""
+        out, size = self.out, 2 * self.held * self.block.structure.columns // 8
+        for r in self.roots:
+            self.settle(r.value)
+        for r in self.roots:
+            if r.op is not None:
+                parts = ", ".join([IDENTITY[r.op.fn]] * 4)
+                out.add(f"float {self.part(r.op)}[4] = {{{parts}}};{self.scope.comment(r.op)}")
+        for r in self.roots:
+            if r.what == "keep" and r.array not in self.block.registers.heads:
+                out.add(f"float {r.array}[{size}];")
 
     def pack(self, root: Root, packed: str) -> None:
         """Pairs of weights as words, or as a word in each part."""
