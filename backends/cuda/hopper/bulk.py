@@ -61,7 +61,7 @@ class BulkEpilogue(Epilogue):
             )
             self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
         rest = "".join(
-            f", (int){self.scope.operand(x, None).text}"
+            f", (int){self.scope.operand(x).text}"
             for x in op.index
             if x not in (feature, self.s.row)
         )

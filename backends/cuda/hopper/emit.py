@@ -85,7 +85,7 @@ class _Kernel(Products):
         """The kernel's arguments, in order."""
         out = [*self.maps.values(), *self.plain_parameters()]
         if self.schedule.order == "longest":
-            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
+            out += self.dealing_parameters()
             out.append(Parameter("counter", "counter", "u32* __restrict__"))
         if self.s.watched:
             out.append(REDO)
@@ -186,7 +186,7 @@ class _Kernel(Products):
             if x.width and self.cleared:
                 out.add(f"clear({name});")
             elif not x.width:
-                init = self.scope.operand(x.init, "row").real().text
+                init = self.scope.operand(x.init).real().text
                 out.add(f"float {name}[2]; ROWS {name}[r] = {init};")
         if not self.cleared:
             out.add("int adding = 0;   // a tile's first tails replace what is in the accumulators")
@@ -202,6 +202,7 @@ class _Kernel(Products):
             case Query(begin=True):
                 place, parity = self.queries("w")
                 out.add(f"wait({self.barrier('query_full', place)}, {parity});")
+                self.visible(*self.s.queries)
             case Query():
                 place, _ = self.queries("w")
                 out.add(f"if (lane == 0) arrive({self.barrier('query_free', place)});")
@@ -214,6 +215,7 @@ class _Kernel(Products):
                 out.add(
                     f"wait({self.barrier(step.ring + '_full', cursor + '.stage')}, {cursor}.parity);"
                 )
+                self.visible(*(t for t in self.s.rings if t.name == step.ring))
             case Release():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
                 lone = (
@@ -245,6 +247,7 @@ class _Kernel(Products):
                 out.add(
                     f"wait({self.barrier(step.ring + '_full', cursor + '.stage')}, {cursor}.parity);"
                 )
+                self.visible(*(t for t in self.s.rings if t.name == step.ring))
                 out.add(f"word = shared_told({self.word(cursor)}, lane);")
             case Stream():
                 self.stream(step)

@@ -86,14 +86,14 @@ class Epilogue:
         self.scope.used_pointers[op.tensor] = None
         terms: list[str] = []
         for k, x in enumerate(op.index):
-            text = where.get(str(x)) or self.scope.operand(x, "row").text
+            text = where.get(str(x)) or self.scope.operand(x).text
             terms.append(f"(i64){text} * {name}_stride{k}")
         return " + ".join(terms)
 
     def store_rows(self, op: Store) -> None:
         """A value per row: one of the four threads that share it writes."""
         dtype = self.scope.dtype(op.tensor)
-        value = self.scope.operand(op.value, "row").real()
+        value = self.scope.operand(op.value).real()
         text = {
             "f32": value.text,
             "f16": f"(u16)pack_f16({value.text}, 0.f)",
@@ -260,7 +260,7 @@ class Epilogue:
         if x == feature:
             return Expression("2 * (lane & 3)", "int", POSITION, 1)
         if x not in self.defs or len(self.scope.axes(x)) < 2 and feature not in self.scope.axes(x):
-            return self.scope.operand(x, "row")
+            return self.scope.operand(x)
         if x in values:
             return values[x]
         op = self.defs[x]

@@ -224,7 +224,7 @@ class FragmentLoop:
             return self.scaled(x, f"{array}[{2 * self.held} * c + x]")
         axes = self.scope.axes(x)
         if s.stream not in axes:
-            return self.scope.operand(x, None)
+            return self.scope.operand(x)
         return self.computed(x)
 
     def computed(self, x: str) -> Expression:

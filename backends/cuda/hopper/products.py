@@ -27,6 +27,11 @@ class Products(Loading):
         )
         return self.s.precise or heavy or gated
 
+    def visible(self, *tiles: Tile) -> None:
+        """Makes tiles that have arrived visible to wgmma: what threads have copied is not."""
+        if any(t.copied for t in tiles):
+            self.out.add("copied_for_products();")
+
     def issue_heads(self) -> None:
         """S = Q Kᵀ, or several such; what adds to a head goes on in its registers."""
         out, b = self.out, self.s.blocks[0]
