@@ -103,7 +103,7 @@ class Product:
         first = points[0].on(axis, 0)
         kind, parts = self.lanes.kind, first.parts
         size = BYTES[kind]
-        a = e.at(self.lanes.base, self.lanes.offset(e, first.at, first.vector), size)
+        a = e.at(self.lanes.base, self.lanes.start(e, first), size)
         rows = self.rows(e, [p.on(axis, 0) for p in points])
         step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
         far = self.side_by_side and step_b * size >= LINE
@@ -147,7 +147,7 @@ class Product:
         other, size = self.other, BYTES[self.other.kind]
 
         def start(p: Point) -> Any:
-            return e.at(other.base, other.offset(e, p.at, p.vector), size)
+            return e.at(other.base, other.start(e, p), size)
 
         if self.row is None or self.spread:
             return [(start(p), 0) for p in points]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
 LINE = 64
@@ -37,8 +38,12 @@ class Tile:
     panel: int
     marked: bool
 
-    def offset(self, e: Emit, at: Mapping[str, Any], vector: str | None) -> Any:
-        """Where the element at local positions lies; of the axis `vector`, the first of consecutive lanes."""
+    def start(self, e: Emit, p: Point) -> Any:
+        """Where the elements at a point begin."""
+        return self.offset(e, p.at, p.vector == self.lane and p.parts * e.lanes == self.width)
+
+    def offset(self, e: Emit, at: Mapping[str, Any], panel: bool = False) -> Any:
+        """Where the element at local positions lies. `panel`: that of the lane axis is where a panel begins."""
         out: Any = 0
         for axis in self.axes:
             if axis != self.lane:
@@ -46,7 +51,7 @@ class Tile:
         if self.lane is None:
             return out
         x = at[self.lane]
-        if self.lane == vector:
+        if panel:
             return e.add(out, e.mul(x, self.panel // self.width))
         if isinstance(x, int):
             return e.add(out, x // self.width * self.panel + x % self.width)
