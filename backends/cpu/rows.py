@@ -43,7 +43,15 @@ class Rows:
         """Runs for each of the vectors of a panel."""
         e, lane = self.e, self.lane
         stop = e.add(panel, count * e.lanes)
-        e.loop(panel, stop, e.lanes, [], lambda i, _: body(Point({lane: i}, lane)), some=True, name=lane)
+        e.loop(
+            panel,
+            stop,
+            e.lanes,
+            [],
+            lambda i, _: body(Point({lane: i}, lane)),
+            some=True,
+            name=lane,
+        )
 
     def each(self, axis: str, body: Callable[[Any], None]) -> None:
         """Runs along an axis vector by vector; the last one may overlap with the one before."""
