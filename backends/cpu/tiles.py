@@ -8,7 +8,8 @@ may be read where they are in memory have rows as there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,14 @@ class Scratch:
         self.used = -(-(offset + count * _bytes(kind)) // LINE) * LINE
         self.most = max(self.most, self.used)
         return self.e.at(self.base, offset, 1)
+
+    @contextmanager
+    def rest(self) -> Generator[None]:
+        """What is taken in here is counted from where it begins: code that is the same has the same offsets."""
+        base, used, most = self.base, self.used, self.most
+        self.base, self.used, self.most = self.e.at(base, used, 1), 0, 0
+        yield
+        self.base, self.used, self.most = base, used, max(most, used + self.most)
 
     def tile(
         self,
