@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 
-LANGUAGE = frozenset(
-    """
+_LANGUAGE = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await
 co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do double
 dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new
 noexcept not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short
 signed sizeof static static_assert static_cast struct switch template this thread_local throw true try typedef typeid
 typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-""".split()
-)
-COMPILER = frozenset(
-    """
+"""
+_COMPILER = """
 CUDART_VERSION INFINITY NAN NULL assert blockDim blockIdx cudaStreamLegacy gridDim linux main offsetof size_t threadIdx
 unix va_arg va_copy va_end va_start warpSize
-""".split()
-)
+"""
+LANGUAGE = frozenset(_LANGUAGE.split())
+COMPILER = frozenset(_COMPILER.split())
 """Macros, and what each kernel has."""
 
 
