@@ -191,7 +191,7 @@ class Planner:
 
     def follow(self, op: Contract, claimed: set[str]) -> str:
         name, own = op.result.name, set(op.result.type.axes)
-        while name not in self.escaping:
+        while own and name not in self.escaping:  # every thread computes scalars
             users = self.users[name]
             if len(users) != 1 or not isinstance(users[0], (Map, Cast)):
                 break
