@@ -242,8 +242,8 @@ def test_reductions_over_windows_of_one_position(extents):
 def test_sums_of_products_without_axes():
     """A norm of the row that a tile has: its root is no part of a stage of threads."""
     kernel = tilec.compile(
-        "kernel f(V[M, N, E]) -> O[i, e]:\n"
-        "    O = sum[j](V[i, j, e])\n"
+        "kernel f(P[M, N], V[N, E]) -> O[i, e]:\n"
+        "    O = sum[j](P[i, j] * V[j, e])\n"
         "    O = O * rsqrt(mean[e](O * O) + 0.01)\n"
         "sizes M=3, N=5, E=4\n"
     )
