@@ -245,7 +245,7 @@ def test_sums_of_products_without_axes():
         "kernel f(P[M, N], V[N, E]) -> O[i, e]:\n"
         "    O = sum[j](P[i, j] * V[j, e])\n"
         "    O = O * rsqrt(mean[e](O * O) + 0.01)\n"
-        "sizes M=3, N=5, E=4\n"
+        "sizes M=3, N=5, E=3\n"
     )
     check(kernel, kernel.sample(1), {}, extents={"i": 1})
 
