@@ -13,7 +13,7 @@ from tilec.backends.cuda.ampere.plan import Plan, padded
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.ampere.streaming import Streaming
 from tilec.backends.cuda.hopper.source import REDO, Parameter
-from tilec.backends.cuda.hopper.text import Lines
+from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
 from tilec.ir import operands, walk
 
@@ -90,7 +90,7 @@ class _Kernel(Streaming):
         """The kernel's arguments, in order."""
         out = self.plain_parameters()
         if self.schedule.order == "longest":
-            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
+            out += self.dealing_parameters()
         if self.s.watched:
             out.append(REDO)
         return tuple(out)
