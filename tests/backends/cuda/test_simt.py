@@ -242,10 +242,10 @@ def test_reductions_over_windows_of_one_position(extents):
 def test_sums_of_products_without_axes():
     """A norm of the row that a tile has: its root is no part of a stage of threads."""
     kernel = tilec.compile(
-        "kernel f(P[M, N], V[N, E]) -> O[i, e]:\n"
-        "    O = sum[j](P[i, j] * V[j, e])\n"
+        "kernel f(Q[M, D], K[N, D], V[N, E]) -> O[i, e]:\n"
+        "    O = sum[j](sum[d](Q[i, d] * K[j, d]) * V[j, e])\n"
         "    O = O * rsqrt(mean[e](O * O) + 0.01)\n"
-        "sizes M=3, N=5, E=3\n"
+        "sizes M=3, N=5, D=4, E=3\n"
     )
     check(kernel, kernel.sample(1), {}, extents={"i": 1})
 
