@@ -12,9 +12,9 @@ import tilec
 from tests.backends.cuda import host
 from tilec import pipeline
 from tilec.backends.cuda import fast, generate, nvrtc
-from tilec.backends.cuda.hopper import text
-from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.hopper import writer
 from tilec.backends.cuda.reserved import COMPILER, LANGUAGE, declared, is_private
+from tilec.backends.cuda.untiled import Untiled
 from tilec.errors import UnsupportedError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -35,13 +35,13 @@ sizes B=1, H=2, MOST=70, NULL=90, D=64, E=64
 """A program whose names are macros, functions, types and variables of what is generated."""
 
 
-def online(kernel: tilec.Kernel, dtype: str = "bf16") -> Online:
+def untiled(kernel: tilec.Kernel, dtype: str = "bf16") -> Untiled:
     """A program before it is cut in tiles."""
     ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype))
-    return Online(pipeline.run(ir, pipeline.tensor_pipeline()), kernel._source.sizes)
+    return Untiled(pipeline.run(ir, pipeline.tensor_pipeline()), kernel._source.sizes)
 
 
-def made(begun: Online, emitter: str) -> list[str]:
+def made(begun: Untiled, emitter: str) -> list[str]:
     """The texts of the kernels that an emitter makes."""
     arch = ARCHITECTURES[emitter]
     (its,) = (m for m in fast.makers(arch) if m.name == emitter)
@@ -60,19 +60,19 @@ def identifiers(code: str) -> set[str]:
 @pytest.mark.parametrize("emitter", ARCHITECTURES)
 @pytest.mark.parametrize("example", ["alibi", "document", "gemma2", "int8_cache", "paged", "rope"])
 def test_what_an_emitter_names_is_not_the_programs(example, emitter, monkeypatch):
-    seen: list[text.Names] = []
-    begin = text.Names.__init__
+    seen: list[writer.Names] = []
+    begin = writer.Names.__init__
 
-    def noted(self: text.Names) -> None:
+    def noted(self: writer.Names) -> None:
         begin(self)
         seen.append(self)
 
-    monkeypatch.setattr(text.Names, "__init__", noted)
-    texts = made(online(tilec.load(EXAMPLES / f"{example}.tile")), emitter)
+    monkeypatch.setattr(writer.Names, "__init__", noted)
+    texts = made(untiled(tilec.load(EXAMPLES / f"{example}.tile")), emitter)
     taken = set().union(*(names.taken for names in seen))
     others = set().union(*map(identifiers, texts)) - taken
     assert taken
-    assert {x for x in others if not (is_private(x) or text.is_made(x))} == set()
+    assert {x for x in others if not (is_private(x) or writer.is_made(x))} == set()
 
 
 def compiler() -> bool:
@@ -87,7 +87,7 @@ def compiler() -> bool:
 @pytest.mark.skipif(not compiler(), reason="no NVRTC here")
 @pytest.mark.parametrize("emitter", ARCHITECTURES)
 def test_hostile_names(emitter):
-    for code in made(online(tilec.compile(HOSTILE)), emitter):
+    for code in made(untiled(tilec.compile(HOSTILE)), emitter):
         assert nvrtc.compile(code, ARCHITECTURES[emitter]).cubin
 
 
@@ -95,7 +95,7 @@ def test_hostile_names(emitter):
 def test_hostile_names_of_the_general_emitter():
     kernel = tilec.compile(HOSTILE)
     arrays = kernel.sample(1)
-    begun = online(kernel, "f32")
+    begun = untiled(kernel, "f32")
     fixed = {d: begun.sizes[d] for d in pipeline.module("specialise").static_dims(begun.kernel)}
     tiled = pipeline.run(begun.kernel, pipeline.tile_pipeline(fixed, {}, "cuda"))
     got = host.run(tiled, arrays, {"again": 3, "fmaf": 0.5})
