@@ -177,6 +177,13 @@ def check_plot(file: str | None) -> None:
         plots.check(file)
 
 
+def schedule(chosen: str, shipped: bool) -> str:
+    """A stored schedule, and where it is from."""
+    if chosen == "default":
+        return "default (a search found none that is faster; --tile overrides it)"
+    return f"{chosen} ({'shipped' if shipped else 'tuned'}; --tile overrides it)"
+
+
 def say(message: str) -> None:
     """A line to standard error."""
     print(message, file=sys.stderr)

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilec.cli import options
-from tilec.errors import ArgumentError
+from tilec.errors import ArgumentError, ResourceError
+from tilec.scalar import evaluate
 
 if TYPE_CHECKING:
+    from tilec.kernel import Kernel
     from tilec.tuning.board import Entry, Leaderboard
 
 Progress = Callable[[int, int, "Entry", "Entry"], None]
+DRAWN = 50e6
+"""Values of sample data in a second."""
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -121,7 +126,10 @@ def _tuned(
     from tilec import backend, gpu
     from tilec.cli.run import arguments_of
 
+    until = time.monotonic() + budget
     kernel = options.load(file, target)
+    if input_ is None:
+        _affordable(kernel, budget, size, set_)
     arguments = arguments_of(kernel, input_, size, dtype, seed)
     if kernel.target is not None and backend.on_gpu(kernel.target):
         arguments = gpu.send(arguments)
@@ -130,12 +138,32 @@ def _tuned(
     with _progress() as progress:
         return kernel.tune(
             **arguments,
-            budget=budget,
+            budget=max(until - time.monotonic(), 1e-3),
             space=None if space is None else " ".join(space),
             jobs=workers,
             resume=resume,
             progress=progress,
+            notice=options.say,
         )
+
+
+def _affordable(
+    kernel: Kernel, budget: float, size: options.Strings, set_: options.Strings
+) -> None:
+    """Says how long sample data take where that is long; raises ResourceError where the budget is over before."""
+    sizes = options.integers("--size", size, 0)
+    options.check_sizes(kernel, sizes)
+    known, _ = kernel.environment(sizes, options.scalars(set_))
+    shapes = ([int(evaluate(d, known)) for d in t.dims] for t in kernel.signature.tensors.values())
+    many = sum(math.prod(shape) for shape in shapes)
+    seconds = many / DRAWN
+    if seconds > budget:
+        raise ResourceError(
+            f"tune: drawing {many:,} values of sample data takes about {seconds:.0f} s, and the budget is {budget:g} s; "
+            f"what works is --budget {math.ceil(3 * seconds)}s, or smaller sizes (--size)"
+        )
+    if seconds > 1:
+        options.say(f"drawing {many:,} values of sample data: about {seconds:.0f} s")
 
 
 @contextlib.contextmanager
