@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from tilec import backend, text
+from tilec import text
+from tilec.backend import threads
 from tilec.ir import Kernel
 from tilec.renaming import used_names
 from tilec.tuning.key import Key, kind, near
@@ -84,7 +85,7 @@ def offers(kernel: Kernel, target: str) -> tuple[Default, ...]:
     found = [d for d in _by_program().get(program(kernel), ()) if d.choice is not None]
     if not found:
         return ()
-    machine = kind(target), backend.threads(target)
+    machine = kind(target), threads(target)
     return tuple(d for d in found if (d.target, d.threads) == machine)
 
 
