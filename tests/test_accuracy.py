@@ -1,4 +1,4 @@
-"""How far a result may be from the exact one: a fixed share of it, or what rounding does to plain arithmetic in its types."""
+"""How far a result may be from the exact one: a fixed share of it, or what plain arithmetic in its types makes of it."""
 
 from __future__ import annotations
 

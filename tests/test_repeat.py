@@ -196,7 +196,7 @@ def test_a_repeat_is_cut_for_the_threads_there_are(monkeypatch):
         pytest.skip("one processor")
     monkeypatch.setenv("TILEC_NUM_THREADS", "1")
     kernel = tilec.compile(CAUSAL, target="cpu")
-    data = kernel.sample(B=1, H=1, M=1, N=2048, D=8, E=8)
+    data = kernel.sample(B=1, H=1, M=1, N=16384, D=8, E=8)
     want = kernel.reference(**data)
     cuts = []
     for threads in "1", "1", "2", "2", "1":
