@@ -180,7 +180,7 @@ def check_plot(file: str | None) -> None:
 def schedule(chosen: str, shipped: bool) -> str:
     """A stored schedule, and where it is from."""
     if chosen == "default":
-        return "default (a search found none that is faster; --tile overrides it)"
+        return "default (tuned: no other was faster; --tile overrides it)"
     return f"{chosen} ({'shipped' if shipped else 'tuned'}; --tile overrides it)"
 
 

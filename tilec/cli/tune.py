@@ -8,15 +8,16 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tilec.cli import options
+from tilec.dtypes import DType
 from tilec.errors import ArgumentError, ResourceError
-from tilec.scalar import evaluate
+from tilec.scalar import Number, evaluate
 
 if TYPE_CHECKING:
     from tilec.kernel import Kernel
@@ -129,7 +130,7 @@ def _tuned(
     until = time.monotonic() + budget
     kernel = options.load(file, target)
     if input_ is None:
-        _affordable(kernel, budget, size, set_)
+        _affordable(kernel, budget, size, dtype, set_)
     arguments = arguments_of(kernel, input_, size, dtype, seed)
     if kernel.target is not None and backend.on_gpu(kernel.target):
         arguments = gpu.send(arguments)
@@ -148,22 +149,47 @@ def _tuned(
 
 
 def _affordable(
-    kernel: Kernel, budget: float, size: options.Strings, set_: options.Strings
+    kernel: Kernel, budget: float, size: options.Strings, dtype: str | None, set_: options.Strings
 ) -> None:
-    """Says how long sample data take where that is long; raises ResourceError where the budget is over before."""
+    """Raises ResourceError where the budget would be over before anything is known; says what takes long."""
+    from tilec.tuning.search import FEWEST, WORTH
+
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
-    known, _ = kernel.environment(sizes, options.scalars(set_))
+    known, scalars = kernel.environment(sizes, options.scalars(set_))
     shapes = ([int(evaluate(d, known)) for d in t.dims] for t in kernel.signature.tensors.values())
     many = sum(math.prod(shape) for shape in shapes)
-    seconds = many / DRAWN
-    if seconds > budget:
+    drawing = many / DRAWN
+    call = call_seconds(kernel, options.element_type(dtype, kernel.target), known, scalars)
+    if drawing + FEWEST * call > budget:
         raise ResourceError(
-            f"tune: drawing {many:,} values of sample data takes about {seconds:.0f} s, and the budget is {budget:g} s; "
-            f"what works is --budget {math.ceil(3 * seconds)}s, or smaller sizes (--size)"
+            f"tune: drawing {many:,} values of sample data takes about {drawing:.0f} s, a call about {call:.2g} s, which is "
+            f"too long for a budget of {budget:g} s; what works is --budget {math.ceil(2 * drawing + 2 * WORTH * call)}s, "
+            "or smaller sizes (--size)"
         )
-    if seconds > 1:
-        options.say(f"drawing {many:,} values of sample data: about {seconds:.0f} s")
+    if drawing > 1:
+        options.say(f"drawing {many:,} values of sample data: about {drawing:.0f} s")
+
+
+def call_seconds(
+    kernel: Kernel, dtype: DType, sizes: Mapping[str, int], scalars: Mapping[str, Number]
+) -> float:
+    """The time of a call as the cost model sees it."""
+    from tilec import backend, ceilings, cost
+    from tilec.traffic import budget
+
+    target = kernel.target or "cpu"
+    if target == "reference":
+        return 0.0
+    stages = dict(kernel.stages(dtype=dtype, sizes=sizes))
+    draft = backend.draft(stages["place"], target, {}, (stages["online"], sizes))
+    stated = budget(
+        draft.kernel, sizes, scalars, kernel.deciding([draft.kernel], dtype, dict(sizes))
+    )
+    roof = ceilings.measured(target)
+    if draft.seconds is not None:
+        return draft.seconds(stated, roof)
+    return cost.seconds(draft.kernel, stated, roof, None)
 
 
 @contextlib.contextmanager

@@ -144,14 +144,12 @@ class _Search:
 
     def possible(self) -> None:
         """Raises ResourceError where the budget ends before the default schedule could be timed."""
-        took = self.options.budget - self.left
-        least = FEWEST * self.default.predicted
-        if least <= self.left:
+        call = self.default.predicted
+        if FEWEST * call <= self.left:
             return
-        enough = math.ceil(took + 2 * WORTH * self.default.predicted)
         raise ResourceError(
-            f"tune: a call of these sizes takes {self.default.predicted:.2g} s or more, so that {self.options.budget:.3g} s "
-            f"end before anything is known; what works is a budget of {enough} s, or smaller sizes"
+            f"tune: a call of these sizes takes {call:.2g} s or more, which is too long for the {max(self.left, 0):.2g} s of "
+            f"the budget that are left; what works is {math.ceil(2 * WORTH * call)} s more, or smaller sizes"
         )
 
     @property
