@@ -148,7 +148,7 @@ class _Search:
         if FEWEST * call <= self.left:
             return
         raise ResourceError(
-            f"tune: a call of these sizes takes {call:.2g} s or more, which is too long for the {max(self.left, 0):.2g} s of "
+            f"tune: a call of these sizes takes {call:.2g} s or more, too long for the {max(self.left, 0):.2g} s of "
             f"the budget that are left; what works is {math.ceil(2 * WORTH * call)} s more, or smaller sizes"
         )
 
