@@ -38,6 +38,13 @@ def test_candidates_are_checked_and_timed():
     assert all(0 < e.error < 1e-5 and e.seconds > 0 for e in board.measured)
 
 
+def test_what_plain_arithmetic_needs_arrives():
+    data = tilec.compile(CAUSAL).sample(3, B=1, H=1, M=32, N=64, D=4096, E=16)
+    board = tuned(CAUSAL, {**data, "scale": 1.0}, space="i=16")
+    assert [e.state for e in board.entries] == ["measured"] * 2
+    assert max(e.error for e in board.entries) > 1e-4
+
+
 def test_several_outputs_scalars_and_integers_arrive():
     kernel = tilec.compile(GROUPED)
     board = tuned(GROUPED, {**kernel.sample(dtype="bf16"), "window": 3}, space="j=16")

@@ -43,6 +43,8 @@ FEWEST = 3
 """Calls that a search needs at least: one whose result is checked, two that are timed."""
 WORTH = 12
 """Calls after which the default and a candidate are known."""
+DEFAULT = "the default schedule"
+"""What results are compared with where exact values take too long."""
 SHARE = 0.25
 """Of what is left of the budget, for exact values."""
 SLOW = 0.5
@@ -306,12 +308,7 @@ class _Search:
         self.want = self.expected(c)
         self.bench.expect(self.want)
         self.notice(f"timing the default schedule: about {self.default.predicted:.2g} s a call")
-        wrong, worst = self.bench.check(c, FOREVER)
-        if wrong:  # by more than the usual tolerance: are the types to blame?
-            self.notice("computing how far off plain arithmetic is")
-            self.want = expected.with_plain(self.problem, self.want)
-            self.bench.expect(self.want)
-            wrong, worst = self.bench.check(c, FOREVER)
+        wrong, worst = self.checked(c, FOREVER)
         if wrong:
             raise UnsupportedError(
                 f"tune: the default schedule's result is not the reference's ({wrong}); what works is to report this"
@@ -326,6 +323,17 @@ class _Search:
         assert tiles is not None
         self.least = self.bound(tiles)
 
+    def checked(self, c: Candidate, until: float) -> tuple[str, float]:
+        """What is wrong with a candidate's result, and its largest error. The first that is off by more than the tolerance has
+        it found out what may be due to the types."""
+        wrong, worst = self.bench.check(c, until)
+        if not wrong or self.want.plain or self.want.source == DEFAULT:
+            return wrong, worst
+        self.notice("computing how far off plain arithmetic is")
+        self.want = expected.with_plain(self.problem, self.want)
+        self.bench.expect(self.want)
+        return self.bench.check(c, until)
+
     def expected(self, default: Candidate) -> Expected:
         """What results should be: exact values, or where these take too long what the default schedule gives."""
         p = self.problem
@@ -334,7 +342,7 @@ class _Search:
         if want is not None:
             return want
         outputs = self.bench.outputs(default, FOREVER)
-        return expected.whole(outputs, tolerance, "the default schedule")
+        return expected.whole(outputs, tolerance, DEFAULT)
 
     def default_seconds(self, c: Candidate) -> float:
         """The time of the default schedule, from fewer calls where the budget ends."""
@@ -377,7 +385,7 @@ class _Search:
 
     def timed(self, e: Entry) -> Entry:
         """A candidate after its check and its timing. Raises Late where the budget ends before its time is known."""
-        wrong, worst = self.bench.check(self.candidate(e), self.until)
+        wrong, worst = self.checked(self.candidate(e), self.until)
         if wrong:
             return replace(e, state="wrong", note=wrong)
         ratio, seconds = self.beside(e, self.incumbent)
