@@ -39,7 +39,7 @@ def test_candidates_are_checked_and_timed():
 
 
 def test_what_plain_arithmetic_needs_arrives():
-    data = tilec.compile(CAUSAL).sample(3, B=1, H=1, M=32, N=64, D=4096, E=16)
+    data = tilec.compile(CAUSAL).sample(3, B=1, H=1, M=16, N=32, D=32768, E=16)
     board = tuned(CAUSAL, {**data, "scale": 1.0}, space="i=16")
     assert [e.state for e in board.entries] == ["measured"] * 2
     assert max(e.error for e in board.entries) > 1e-4
