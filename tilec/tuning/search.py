@@ -324,7 +324,7 @@ class _Search:
         self.least = self.bound(tiles)
 
     def checked(self, c: Candidate, until: float) -> tuple[str, float]:
-        """What is wrong with a candidate's result, and its largest error. For the first that is off by more than the tolerance
+        """What is wrong with a candidate's result, and its largest error. Where the first is off by more than the tolerance,
         it is found out what may be due to the types."""
         wrong, worst = self.bench.check(c, until)
         if not wrong or self.want.plain or self.want.source == DEFAULT:
