@@ -304,6 +304,20 @@ def test_tune_stores_a_schedule_that_run_takes(tile):
     assert "0 tuned schedules" in tile("cache", "list")[1]
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["run", "causal.tile", "--output", "none/x.npz"],
+        ["run", "causal.tile", "--output", "."],
+        ["tune", "causal.tile", "--export", "none/x.json"],
+    ],
+)
+def test_a_place_that_is_none_is_refused_before_the_work(tile, monkeypatch, argv):
+    monkeypatch.setattr(Kernel, "sample", lambda *_, **__: pytest.fail("it drew"))
+    status, _, err = tile(*argv)
+    assert (status, "cannot write" in err) == (1, True)
+
+
 def _damage(file: Path) -> None:
     c = sqlite3.connect(file)
     with c:

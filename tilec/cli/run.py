@@ -45,6 +45,7 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Run a program; print time, throughput and bytes moved."""
+    options.check_folder(output)
     kernel = options.load(file, target, tile, schedule)
     scalars = options.scalars(set_)
     arguments = arguments_of(kernel, input_, size, dtype, seed)

@@ -84,6 +84,7 @@ def tune(
     if file is None and export is None and import_ is None:
         raise typer.BadParameter("give a FILE, --export or --import", param_hint="FILE")
     options.check_plot(plot)
+    options.check_folder(export)
     if import_ is not None:
         _import(import_)
     if file is not None:
