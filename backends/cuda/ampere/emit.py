@@ -90,7 +90,7 @@ class _Kernel(Streaming):
         """The kernel's arguments, in order."""
         out = self.plain_parameters()
         if self.schedule.order == "longest":
-            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
+            out += self.dealing_parameters()
         if self.s.watched:
             out.append(REDO)
         return tuple(out)
@@ -163,5 +163,5 @@ class _Kernel(Streaming):
                 out.add(f"float {name}[{padded(x.width) * held // 4}];")
                 out.add(f"clear({name});")
             else:
-                init = self.scope.operand(x.init, "row").real().text
+                init = self.scope.operand(x.init).real().text
                 out.add(f"float {name}[{held}]; ROWS {name}[r] = {init};")

@@ -49,7 +49,9 @@ class Loading(Places):
             self.out.add("u32 probe = 0;")
         self.scope.whole = False
         rows = replace(t, rows=self.rows_in(t))
-        Computing(self.scope, rows, self.schedule.warps).write(to, "position")
+        computing = Computing(self.scope, rows, self.schedule.warps)
+        computing.look_up("position")
+        computing.write(to, "position")
         if t.rounded:
             self.out.add(
                 "if (probe & 0x7fff7fff) *redo = 1;   // an element that 16 bits do not hold"
@@ -79,7 +81,7 @@ class Loading(Places):
 
     def again(self, x: Operand) -> str:
         """An index; where registers are dear, what is computed of it is computed at each copy."""
-        e = self.scope.operand(x, None)
+        e = self.scope.operand(x)
         return f"again({e.text})" if self.plan.tight and e.ctype == "int" else e.text
 
     def rows_of(self, t: Tile, row: int, others: list[tuple[int, Operand]]) -> str:
@@ -94,4 +96,4 @@ class Loading(Places):
         if self.scope.in_range(x, dim):
             return ""
         bound = self.scope.scalar_expression(dim).text
-        return f"(u64)(i64)({self.scope.operand(x, None).text}) < (u64){bound}"
+        return f"(u64)(i64)({self.scope.operand(x).text}) < (u64){bound}"

@@ -10,7 +10,7 @@ from tilec.backends.cuda import block, driver
 from tilec.backends.cuda.block import MAP_BYTES, WORDS, Field, Pointer
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.backends.cuda.hopper.sections import Sections
+from tilec.backends.cuda.hopper.sections import Late, Sections
 from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
 from tilec.dtypes import DType
 from tilec.errors import UnsupportedError
@@ -163,6 +163,8 @@ def _pieces(source: Launched) -> Iterator[block.Piece]:
                 yield _scalar(p, names[p.name])
             case "section":
                 yield Field("i", Sections(source.structure, p.dim))
+            case "late":
+                yield Field("i", Late(source.structure, p.dim))
             case "counter":
                 yield Pointer(WORDS)
             case _:

@@ -1,9 +1,14 @@
-"""Sections: heads whose tiles are dealt out together, so that their keys stay in the L2 cache meanwhile."""
+"""Sections: heads whose tiles are dealt out together, so that their keys stay in the L2 cache meanwhile.
+
+Those of the last section would end a launch alone, by a few long tiles. So the first rows of all heads, which are short
+under a causal mask, are kept for the end.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.dataflow import definitions
@@ -31,9 +36,35 @@ def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     return Sections(s, most)(sizes)
 
 
-def reach(s: Structure, sizes: Mapping[str, Number]) -> int:
-    """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
-    return Sections(s, 1).reach(sizes)
+def late(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
+    """The tiles of each head that are dealt out after the sections, at most so many of all heads."""
+    return Late(s, most)(sizes)
+
+
+T = TypeVar("T")
+
+
+def dealt(rows: Sequence[T], heads: int, section: int, late: int) -> Iterator[tuple[int, T]]:
+    """The tiles in the order in which they are dealt out: of each head the `rows`, of which the first `late` come last."""
+    for end in range(heads % section or section, heads + 1, section):
+        some = range(max(0, end - section), end)
+        yield from ((h, r) for r in reversed(rows[late:]) for h in some)
+    yield from ((h, r) for r in reversed(rows[:late]) for h in range(heads))
+
+
+class Late:
+    """The late rows of a kernel's calls, in tiles."""
+
+    def __init__(self, s: Structure, most: int) -> None:
+        self._most, self._each = most, s.rows
+        self._rows = compiled(s.kernel.extents[s.row])
+        others = ((a, n) for a, n in s.grid.axes if a != s.row)
+        self._others = [(compiled(s.kernel.extents[a]), n) for a, n in others]
+
+    def __call__(self, sizes: Mapping[str, Number]) -> int:
+        """The tiles of each head."""
+        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in self._others)
+        return min(-(-int(self._rows(sizes)) // self._each), self._most // max(1, heads))
 
 
 class Sections:
@@ -78,7 +109,7 @@ class Sections:
         return max(1, round(heads * int(self._positions(sizes)) * self._each / max(1, held)))
 
     def reach(self, sizes: Mapping[str, Number]) -> int:
-        """As the function."""
+        """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
         s = self._structure
         positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
         if not self._starts:

@@ -26,7 +26,7 @@ class CopyMap:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of the kernel. `kind`: map, pointer, stride, dim, scalar, section, counter, redo."""
+    """An argument of the kernel. `kind`: map, pointer, stride, dim, scalar, section, late, counter, redo."""
 
     kind: str
     name: str
