@@ -188,7 +188,8 @@ class _Graph:
             rows = grid - self._beside(outer, inside, frozenset[str]().union(*streams))
             new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams, inside)}
             new |= {r for r in inside - cuts - {name} if self._meets(r, grid, cuts)}
-            if not new and cuts == (later := {self._latest(c, name) for c in cuts}):
+            later = {self._latest(c, name) for c in cuts}
+            if not new and cuts == later:
                 return _Root(
                     name,
                     self._ordered(name, grid),

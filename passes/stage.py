@@ -209,7 +209,8 @@ class _Grid:
         if as_it_is or along in dict(self.grid.axes) or self.element(names) is None:
             return False
         loads = [op for n in names if isinstance(op := self.defs[n], Load)]
-        return not any(y in names and self.types[y].axes for op in loads for y in op.index)
+        found = [y for op in loads for y in op.index if isinstance(y, str) and y in names]
+        return not any(self.types[y].axes for y in found)
 
     def tree(self, x: Operand, names: set[str]) -> object:
         """An operand as an expression, without names: equal for equal operands."""
@@ -319,5 +320,5 @@ class _Grid:
                 for op in self.ops
                 if isinstance(op, Load) and len(op.result.type.axes) == 2
             }
-        found = [t for t in LARGEST if t in types]
+        found: list[DType] = [t for t in LARGEST if t in types]
         return found[0] if len(found) == 1 else None
