@@ -14,7 +14,8 @@ class Target:
     larger by more than `over`, as half the rows read all that is streamed twice as often. What does not fit `limit` is
     an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
-    where that makes it fit. `heights`: other rows that a tile may have.
+    where that makes it fit. `heights`: other rows that a tile may have. `fold`: the rows of a tile in which heads and positions
+    may lie together.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Target:
     narrow: int | None = None
     near: int | None = None
     heights: tuple[int, ...] = ()
+    fold: int | None = None
 
 
 CPU = Target(
@@ -44,4 +46,4 @@ CPU = Target(
     heights=(32, 64, 256),
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
-CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)
+CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10, fold=64)
