@@ -14,8 +14,8 @@ class Target:
     larger by more than `over`, as half the rows read all that is streamed twice as often. What does not fit `limit` is
     an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
-    where that makes it fit. `heights`: other rows that a tile may have. `fold`: the rows of a tile in which heads and positions
-    may lie together.
+    where that makes it fit. `heights`: other rows that a tile may have. `fold`: the rows of a tile in which heads and
+    positions may lie together.
     """
 
     name: str
