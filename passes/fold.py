@@ -10,7 +10,7 @@ by groups of their own.
       yield(o) }                                 … load(K, b, h_u, j, d) …
     store(O, b, h, i, e, value=O_1)              yield(o) }
                                                store(O_r, b, h_u, i_r, e, value=O_2)
-                                               O_1 = group(axes=[b, h, i, e]) {
+                                               O_1 = group(axes=[b, h, i]) {
                                                  yield(load(O_r, b, h // 4, i * 4 + h % 4, e)) }
                                                store(O, b, h, i, e, value=O_1)
 
@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilec.dataflow import live
+from tilec.dtypes import kind
 from tilec.folding import FoldingBuilder
 from tilec.ir import (
     Axis,
@@ -98,10 +99,7 @@ class _Folder:
         """The group over the new axes, and those that put its results where they belong."""
         made = [replace(v, type=self.type(v.type)) for v in op.results]
         made = [replace(v, name=fresh(v.name, self.emit.taken)) for v in made]
-        homes = [
-            Value(fresh(f"{v.name}_rows", self.emit.taken), replace(v.type, space="hbm"))
-            for v in made
-        ]
+        homes = [self.home(old, v) for old, v in zip(op.results, made, strict=True)]
         yield from (Buffer((b,), span=op.span) for b in homes)
         yield replace(
             op,
@@ -113,6 +111,15 @@ class _Folder:
             yield Store((), b.name, b.type.axes, v.name, span=op.span)
         for v, b in zip(op.results, homes, strict=True):
             yield self.placed(op, v, b)
+
+    def home(self, old: Value, new: Value) -> Value:
+        """The buffer of a result, of floats as its output has them."""
+        to = {s.tensor for s in self.kernel.body if isinstance(s, Store) and s.value == old.name}
+        dtypes = {o.dtype for o in self.kernel.outputs if o.name in to}
+        floats = kind(new.type.dtype) == "float" and len(dtypes) == 1
+        dtype = dtypes.pop() if floats else new.type.dtype
+        name = fresh(f"{old.name}_rows", self.emit.taken)
+        return Value(name, replace(new.type, dtype=dtype, space="hbm"))
 
     def type(self, t: Type) -> Type:
         """A type over the new axes."""
@@ -180,7 +187,7 @@ class _Folder:
             self.shared: emit.fn("floordiv", self.heads, self.group),
             self.folded_rows: row,
         }
-        index = (places.get(a, a) for a in home.type.axes)
-        found = emit.load(home.name, *index)
-        end = Yield((), (found,))
-        return Group((v,), axes=v.type.axes, body=(*emit.ops, end), span=op.span)
+        found = emit.load(home.name, *(places.get(a, a) for a in home.type.axes))
+        if home.type.dtype != v.type.dtype:
+            found = emit.cast(found, v.type.dtype)
+        return Group((v,), axes=op.axes, body=(*emit.ops, Yield((), (found,))), span=op.span)

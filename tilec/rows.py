@@ -1,9 +1,10 @@
-"""Which axis lies in the rows of a tile, where the usual one has a single position: query heads that share their keys.
+"""Which axis lies in the rows of a tile, where the usual one has few positions: query heads that share their keys.
 
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
 same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
 pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
-keys. Of many rows, a tile may have more than usual, or fewer (`heights`).
+keys. With a few queries per sequence heads and positions are one axis, where a target has code for it (`passes/fold.py`):
+where half as many tiles read the keys then. Of many rows, a tile may have more than usual, or fewer (`heights`).
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ PROGRAMS = {
     "causal": program("    S = S if j <= i + N - M else -inf\n"),
     "window": program("    S = S if i + N - M - 5 < j and j <= i + N - M else -inf\n"),
     "slopes": program("    S = S + s[h] * (j - i)\n", ", s[H]"),
-    "labels": program("    S = S if q[b, i] == k[b, j] else -inf\n", ", q: i32[B, M], k: i32[B, N]"),
+    "labels": program(
+        "    S = S if q[b, i] == k[b, j] else -inf\n", ", q: i32[B, M], k: i32[B, N]"
+    ),
     "lengths": program(
         "    S = S if j < n[b, h] else -inf\n",
         ", n: i32[B, H]",
