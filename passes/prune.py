@@ -36,7 +36,8 @@ Condition = tuple[str, bool]
 
 @dataclass(frozen=True)
 class Options:
-    """`apart`: where conditions about data hold in a window, and others about positions may not, it has a body of its own."""
+    """`apart`: where conditions about data hold in a window, and others about positions may not, it has a body of its
+    own."""
 
     apart: bool = False
 

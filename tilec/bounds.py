@@ -186,9 +186,7 @@ def _message(
     extents: Mapping[str, int],
     written: str,
 ) -> str:
-    where = (
-        "" if index.span is None else f"{index.span.file}:{index.span.line}:{index.span.column}: "
-    )
+    where = "" if index.span is None else f"{index.span}: "
     positions = ", ".join(f"{a} = {n}" for a, n in at.items())
     sizes = values_of(index.size, env)
     if isinstance(index.operand, str) and index.operand in extents:

@@ -31,8 +31,9 @@ class Cutter:
 
     def __init__(self, online: Kernel, target: str) -> None:
         self._online, self._target = online, target
+        self._whole = pipeline.target_of(target)
         self._static = static_dims(online)
-        self._rows = Chooser(online, pipeline.target_of(target))
+        self._rows = Chooser(online, self._whole)
         self._streamed = {op.axis for op in walk(online.body) if isinstance(op, For)}
         self._tiled: dict[object, Kernel] = {}
         self._pieces: dict[object, tuple[scalar.Compiled, ...]] = {}
@@ -52,9 +53,15 @@ class Cutter:
         packed = self._packed(known, workers or 1, tile)
         extents = {**(packed.extents if packed else {}), **tile}
         fixed = {d: sizes[d] for d in (*self._static, *(packed.dims if packed else ()))}
+<<<<<<< HEAD
         folded = packed and packed.fold
         key = (*fixed.items(), *extents.items(), *schedule.items(), far, folded)
         steps = functools.partial(pipeline.tile_pipeline, fixed, extents, self._target, far=far)
+=======
+        seen = self._whole.among(max(1, (workers or 1) // 2))
+        key = (*fixed.items(), *extents.items(), *schedule.items(), far, seen)
+        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, seen, far=far)
+>>>>>>> origin/main
         tiles = self._made(key, steps)
         if workers and self._few(key, tiles, workers, known):
             key += ("workers", workers)

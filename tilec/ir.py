@@ -97,18 +97,20 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A named axis that ranges over 0 .. extent - 1."""
+    """A named axis that ranges over 0 .. extent - 1. `span`: the bound of its `axis` line, if it has one."""
 
     name: str
     extent: Scalar
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A condition on dimensions and scalar arguments, checked at the call."""
+    """A condition on dimensions and scalar arguments, checked at the call. `span`: where the program has it."""
 
     condition: Scalar
     message: str
+    span: Span | None = field(default=None, compare=False)
 
 
 # ---- ops

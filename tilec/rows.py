@@ -77,7 +77,8 @@ class Chooser:
             return folded
         if first is None and self._heights is not None:
             threads = max(1, workers // 2)
-            extents = self._heights.extents(self._kernel, sizes, self._target, threads)
+            target = self._target.among(threads)
+            extents = self._heights.extents(self._kernel, sizes, target, threads)
             return Rows(extents, ()) if extents else None
         return first if all(r == first for r in found) else None
 

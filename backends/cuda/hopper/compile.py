@@ -15,7 +15,7 @@ from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
-from tilec.backends.cuda.hopper.uneven import LATE, by_data, growing, uneven
+from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, growing, uneven
 from tilec.ir import Grid, Kernel, Load, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
@@ -187,8 +187,8 @@ def _tiled(
     cut: Options | None,
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
-    from tilec.passes.place import place
     from tilec.passes import prune
+    from tilec.passes.place import place
     from tilec.passes.relax import relax
     from tilec.passes.split import split
     from tilec.passes.stage import stage
@@ -248,14 +248,14 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
             break
         else:
             schedule = replace(schedule, columns=schedule.columns // 2)
-    return ordered(s, schedule)
+    return ordered(s, schedule, length)
 
 
-def ordered(s: Structure, schedule: Schedule) -> Schedule:
+def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:
     """A schedule with the order that the lengths of tiles ask for. Where data alone decides about these, heads come one
-    after the other, but whoever is free takes a tile."""
+    after the other, but whoever is free takes a tile. `length`: of the streamed axis."""
     if growing(s):
-        return replace(schedule, late=LATE)
+        return replace(schedule, late=LATE if length > LONG else 0)
     if by_data(s) and not uneven(s):
         return replace(schedule, order="longest", section=1)
     return schedule

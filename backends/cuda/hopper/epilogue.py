@@ -178,10 +178,14 @@ class Epilogue:
             isinstance(op, Map)
             and op.fn == "div"
             and isinstance(op.args[1], str)
-            and len(self.scope.axes(op.args[1])) < 2
+            and self.per_row(op.args[1])
         ):
             out.append(op.args[1])
         return list(dict.fromkeys(out))
+
+    def per_row(self, x: str) -> bool:
+        """Whether a value is one for a row, or for all of them."""
+        return self.scope.axes(x) in ((), (self.s.row,))
 
     # ---- the loop over a tile
 
@@ -287,7 +291,7 @@ class Epilogue:
             raise Refused(f"{op.result.name} is no pointwise value")
         if op.fn == "div" and fast:
             y = op.args[1]
-            if isinstance(y, str) and len(self.scope.axes(y)) < 2:
+            if isinstance(y, str) and self.per_row(y):
                 return Expression(f"({args[0].real().text} * {self.inverse(y)}[r])", "float")
         return pointwise(op.fn, args, op.result.type.dtype)
 

@@ -10,6 +10,8 @@ from tilec.ir import Cast, Edge, Load, Map, Op, Operand, operands
 
 LATE = 264
 """The tiles that are dealt out last, where they are the shortest: two for each of 132 multiprocessors."""
+LONG = 1024
+"""The longest streamed axis whose tiles are so short that it costs more to come back to a head than it evens out."""
 
 
 def uneven(s: Structure) -> bool:

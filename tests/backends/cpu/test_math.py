@@ -257,7 +257,7 @@ INTEGER: dict[str, tuple[Truth, Callable[..., Any]]] = {
     "floordiv": (whole(np.floor_divide), vm.floordiv),
     "mod": (whole(np.mod), vm.mod),
     "shl": (np.left_shift, vm.shl),
-    "shr": (lambda a, b: np.where(b < 0, 0, np.right_shift(a, np.clip(b, 0, 63))), vm.shr),
+    "shr": (lambda a, b: np.right_shift(a, np.where(b < 0, 63, np.clip(b, 0, 63))), vm.shr),
 }
 
 
