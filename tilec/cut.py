@@ -53,15 +53,10 @@ class Cutter:
         packed = self._packed(known, workers or 1, tile)
         extents = {**(packed.extents if packed else {}), **tile}
         fixed = {d: sizes[d] for d in (*self._static, *(packed.dims if packed else ()))}
-<<<<<<< HEAD
-        folded = packed and packed.fold
-        key = (*fixed.items(), *extents.items(), *schedule.items(), far, folded)
-        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, self._target, far=far)
-=======
         seen = self._whole.among(max(1, (workers or 1) // 2))
-        key = (*fixed.items(), *extents.items(), *schedule.items(), far, seen)
+        folded = packed and packed.fold
+        key = (*fixed.items(), *extents.items(), *schedule.items(), far, seen, folded)
         steps = functools.partial(pipeline.tile_pipeline, fixed, extents, seen, far=far)
->>>>>>> origin/main
         tiles = self._made(key, steps)
         if workers and self._few(key, tiles, workers, known):
             key += ("workers", workers)
