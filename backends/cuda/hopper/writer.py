@@ -12,7 +12,7 @@ delete do double else enum explicit extern false float for friend goto if inline
 namespace new not operator or private protected public register return short signed sizeof static
 struct switch template this throw true try typedef typename union unsigned using virtual void
 volatile while xor u16 u32 u64 i64 r x c column row_i stream_lane memory shared group warp lane quad
-tile tiles heads turn cursor rest wait expect arrive scale clear pin split regular divide least
+tile tiles heads turn lap cursor rest wait expect arrive scale clear pin split regular divide least
 greatest narrow word block chosen most_heads next_origin counting own bit k send held last at at_first every row other left
 remaining from
 first loaded late ahead window windows
