@@ -83,10 +83,10 @@ def device_of(x: Any) -> str:
 def _dlpack_device(x: Any) -> str:
     try:
         number = int(x.__dlpack_device__()[0])
-    except (
-        Exception
-    ):  # whatever a foreign class does wrong, reading it will do wrong again, and say so
-        return "cpu"
+    except Exception:
+        return (
+            "cpu"  # whatever a foreign class does wrong, reading it will do wrong again, and say so
+        )
     return {1: "cpu", 2: "cuda", 3: "cpu", 10: "rocm"}.get(number, "other")
 
 

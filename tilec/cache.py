@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilec.errors import ResourceError
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -46,7 +48,14 @@ SUFFIXES = {"cpu": ".o", "cuda": ".cubin"}
 def root() -> Path:
     """Where all that is kept lies: in `$TILEC_CACHE_DIR`, or in `~/.cache/tilec`."""
     chosen = os.environ.get("TILEC_CACHE_DIR")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "tilec"
+    if chosen:
+        return Path(chosen)
+    try:
+        return Path.home() / ".cache" / "tilec"
+    except RuntimeError:  # a user without a name, in a container say
+        raise ResourceError(
+            "there is no home folder to keep compiled code in; set TILEC_CACHE_DIR to a folder"
+        ) from None
 
 
 def directory(kind: str) -> Path:
@@ -93,12 +102,17 @@ def _ours(status: os.stat_result) -> bool:
 
 def write(path: Path, entry: Entry) -> None:
     """Writes an entry that appears whole or not at all."""
+    keep(path, entry.pack())
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Writes a file that appears whole or not at all; where it cannot be written, nothing is kept."""
     held = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
             held = file.name
-            file.write(entry.pack())
+            file.write(data)
         os.replace(held, path)
     except OSError:
         if held is not None:

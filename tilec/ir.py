@@ -56,6 +56,10 @@ class Type:
         if len(self.tile) != len(self.axes):
             object.__setattr__(self, "tile", (None,) * len(self.axes))
 
+    def resembles(self, other: Type) -> bool:
+        """Whether the element types and the axes are the same, in whatever order."""
+        return self.dtype == other.dtype and set(self.axes) == set(other.axes)
+
 
 @dataclass(frozen=True, slots=True)
 class Value:

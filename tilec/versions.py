@@ -86,7 +86,7 @@ class Versions:
             return None
         from tilec.tuning import shipped, store
 
-        key = target, _types(kernel)
+        key = target, _types(kernel), backend.threads(target)
         if key not in self._offers:
             self._offers[key] = shipped.offers(kernel, target)
         offers = self._offers[key]

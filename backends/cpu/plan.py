@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tilec.dataflow import needed
 from tilec.ir import (
-    Body,
     Cast,
     Contract,
     Edge,
@@ -26,7 +26,6 @@ from tilec.ir import (
     Reduce,
     Store,
     operands,
-    walk,
 )
 
 Axes = tuple[str, ...]
@@ -35,6 +34,11 @@ CHEAP = frozenset(
     | {"and", "or", "not", "bitand", "bitor", "bitxor", "invert", "shl", "shr"}
 )
 """Functions of an instruction or two."""
+LONG = 12
+"""Instructions per vector from which on what follows a contraction is a loop of its own: in the register tile, it would be
+written for each of its vectors."""
+LOAD, SLOW = 8, 8
+"""Instructions of a load with the lanes of its rows in several places, and of a function that is not cheap."""
 
 
 @dataclass
@@ -78,25 +82,6 @@ class Segment:
     local: set[str]
 
 
-def split(body: Body, control: tuple[type[Op], ...]) -> list[tuple[list[Op], Op | None]]:
-    """The straight-line stretches of a body, each with the control op that ends it."""
-    out: list[tuple[list[Op], Op | None]] = []
-    run: list[Op] = []
-    for op in body:
-        if isinstance(op, control):
-            out.append((run, op))
-            run = []
-        else:
-            run.append(op)
-    out.append((run, None))
-    return out
-
-
-def names_in(ops: Iterable[Op]) -> set[str]:
-    """Every name that ops and the ops in their regions use."""
-    return {x for op in walk(ops) for x in operands(op) if isinstance(x, str)}
-
-
 class Planner:
     """Makes the plan of one segment.
 
@@ -115,7 +100,7 @@ class Planner:
         inline: Callable[[Contract], list[Operand]] | None = None,
     ) -> None:
         self.lane, self.escaping, self.axes, self.free = lane, escaping, axes, free
-        self.ops = _live(ops, escaping)
+        self.ops = needed(ops, escaping)
         self.defs = {v.name: op for op in self.ops for v in op.results}
         self.stages: list[Stage] = []
         self.scalars: list[Op] = []
@@ -167,11 +152,28 @@ class Planner:
         least = self.after(operands(op), domain)
         if name in self.way:
             return
+        if least >= 0 and self.stages[least : least + 1] and self.stages[least].root:
+            least += self.length(op) > LONG
         if least >= 0:
             self.join(domain, least)
             self.home[name] = self.index
         elif not domain:
             self.scalars.append(op)
+
+    def length(self, op: Op) -> int:
+        """The instructions from contractions to the value of an op, of those that are needed at each of its points."""
+        whole = set(op.result.type.axes)
+        found: dict[str, int] = {}
+        todo = [op]
+        while todo:
+            op = todo.pop()
+            name = op.result.name
+            if name in found or isinstance(op, (Contract, Reduce)) or set(self.axes(name)) != whole:
+                continue
+            fast = isinstance(op, Cast) or isinstance(op, Map) and op.fn in CHEAP
+            found[name] = 1 if fast else LOAD if isinstance(op, Load) else SLOW
+            todo += [self.defs[x] for x in operands(op) if isinstance(x, str) and x in self.defs]
+        return sum(found.values())
 
     def on_the_way(self) -> set[str]:
         """The values that only contractions use that evaluate them."""
@@ -333,16 +335,6 @@ class Planner:
             for x in stored - self.escaping
             if self.home[x] in panels and {step[n] for n in users[x]} <= {step[self.home[x]]}
         }
-
-
-def _live(ops: Sequence[Op], escaping: set[str]) -> list[Op]:
-    wanted = set(escaping)
-    out: list[Op] = []
-    for op in reversed(ops):
-        if isinstance(op, Store) or any(v.name in wanted for v in op.results):
-            out.append(op)
-            wanted.update(x for x in operands(op) if isinstance(x, str))
-    return out[::-1]
 
 
 def _union(parts: Iterable[Axes]) -> Axes:

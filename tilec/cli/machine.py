@@ -64,7 +64,8 @@ def list_(json: options.Json = False) -> None:
     from tilec import cache, ceilings
 
     sizes = {str(p.relative_to(cache.root())): p.stat().st_size for p in cache.objects()}
-    winners, roofs = _winners(), [c for c in ceilings.kept().values() if c is not None]
+    winners, damaged = _stored()
+    roofs = [c for c in ceilings.kept().values() if c is not None]
     total = sum(sizes.values())
     if json:
         options.print_json(
@@ -77,6 +78,7 @@ def list_(json: options.Json = False) -> None:
                     | {"seconds": w.seconds, "speed": w.gain, "id": w.key.digest[:12]}
                     for w in winners
                 ],
+                "damaged_schedules": [d[:12] for d in damaged],
                 "ceilings": [c.machine for c in roofs],
             }
         )
@@ -89,18 +91,21 @@ def list_(json: options.Json = False) -> None:
             f"{w.key.digest[:12]}  {w.key.kernel}({w.key.sizes}; {w.key.types}) on {w.key.target}: {w.choice}, "
             f"{w.gain:.2f}x the default"
         )
+    for d in damaged:
+        print(f"{d[:12]}  damaged, and not used; `tilec cache remove {d[:12]}` removes it")
     print(count(len(winners), "tuned schedule"))
     for c in roofs:
         print(f"ceilings of {c.machine}")
 
 
-def _winners() -> list[Winner]:
+def _stored() -> tuple[list[Winner], list[str]]:
+    """The schedules that are stored, and the digests of those that are damaged."""
     from tilec.tuning import store
 
     if not store.exists():
-        return []
+        return [], []
     with store.open_store() as s:
-        return s.winners()
+        return s.winners(), s.damaged()
 
 
 @cache.command()
@@ -109,6 +114,7 @@ def verify(json: options.Json = False) -> None:
     from tilec import cache, ceilings
 
     objects, roofs = cache.objects(), ceilings.kept()
+    winners, damaged = _stored()
     bad = [p for p in objects if cache.read(p) is None] + [p for p, c in roofs.items() if c is None]
     if json:
         facts = {"objects": len(objects), "ceilings": len(roofs), "schedules": len(_winners())}
@@ -121,8 +127,8 @@ def verify(json: options.Json = False) -> None:
         end="",
     )
     print(f"{len(bad)} damaged")
-    print(f"{count(len(_winners()), 'tuned schedule')} read")  # raises where one is damaged
-    if bad:
+    print(f"{count(len(winners) + len(damaged), 'tuned schedule')} read, {len(damaged)} damaged")
+    if bad or damaged:
         raise typer.Exit(1)
 
 
@@ -140,8 +146,7 @@ def clear(
     from tilec.tuning import store
 
     if tuned:
-        there = store.exists()
-        store.path().unlink(missing_ok=True)
+        there = store.remove()
         print(f"tuned schedules removed: {store.path()}" if there else "there were none")
     if measured:
         print(f"ceilings of {_removed(list(ceilings.kept()))} machines removed")
@@ -162,7 +167,8 @@ def remove(
     """Forget some tuned schedules."""
     from tilec.tuning import store
 
-    digests = [w.key.digest for w in _winners()]
+    winners, damaged = _stored()
+    digests = [*(w.key.digest for w in winners), *damaged]
     chosen: list[str] = []
     for id_ in ids:
         found = [d for d in digests if d.startswith(id_)]

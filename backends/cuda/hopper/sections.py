@@ -36,11 +36,6 @@ def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     return Sections(s, most)(sizes)
 
 
-def reach(s: Structure, sizes: Mapping[str, Number]) -> int:
-    """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
-    return Sections(s, 1).reach(sizes)
-
-
 def late(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     """The tiles of each head that are dealt out after the sections, at most so many of all heads."""
     return Late(s, most)(sizes)
@@ -114,7 +109,7 @@ class Sections:
         return max(1, round(heads * int(self._positions(sizes)) * self._each / max(1, held)))
 
     def reach(self, sizes: Mapping[str, Number]) -> int:
-        """As the function."""
+        """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
         s = self._structure
         positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
         if not self._starts:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tilec.dataflow import needed
 from tilec.ir import (
-    Body,
     Cast,
     Contract,
     Edge,
@@ -22,7 +22,6 @@ from tilec.ir import (
     Reduce,
     Store,
     operands,
-    walk,
 )
 
 Axes = tuple[str, ...]
@@ -72,24 +71,6 @@ class Segment:
     factors: set[str]
 
 
-def names_in(ops: Iterable[Op]) -> set[str]:
-    """Every name that ops and the ops in their regions use."""
-    return {x for op in walk(ops) for x in operands(op) if isinstance(x, str)}
-
-
-def split(body: Body, control: tuple[type[Op], ...]) -> list[tuple[list[Op], Op | None]]:
-    """The straight-line stretches of a body, each with the control op that ends it."""
-    out: list[tuple[list[Op], Op | None]] = []
-    run: list[Op] = []
-    for op in body:
-        if isinstance(op, control):
-            out.append((run, op))
-            run = []
-        else:
-            run.append(op)
-    return [*out, (run, None)]
-
-
 class Planner:
     """Plans one segment. `axes` gives the axes of an operand; `escaping` are the names that later parts read, `yielded`
     those among them that the region gives."""
@@ -102,7 +83,7 @@ class Planner:
         axes: Callable[[Operand], Axes],
     ) -> None:
         self.escaping, self.yielded, self.axes = escaping, yielded, axes
-        self.ops = _live(ops, escaping)
+        self.ops = needed(ops, escaping)
         self.defs = {v.name: op for op in self.ops for v in op.results}
         self.users: dict[str, list[Op]] = {name: [] for name in self.defs}
         for op in self.ops:
@@ -191,7 +172,7 @@ class Planner:
 
     def follow(self, op: Contract, claimed: set[str]) -> str:
         name, own = op.result.name, set(op.result.type.axes)
-        while name not in self.escaping:
+        while own and name not in self.escaping:  # every thread computes scalars
             users = self.users[name]
             if len(users) != 1 or not isinstance(users[0], (Map, Cast)):
                 break
@@ -278,19 +259,20 @@ class Planner:
                 todo += [y for y in operands(self.defs[x]) if isinstance(y, str)]
         return found
 
-    def join(self, domain: Axes, least: int, over: Axes = ()) -> Stage:
-        """The first stage from `least` on with this domain that can take a reduction over `over`; else a new one."""
+    def join(self, domain: Axes, least: int, over: Axes | None = None) -> Stage:
+        """The first stage from `least` on with this domain, that can take a reduction over `over` where there is one; else
+        a new one."""
         for n in range(least, len(self.stages)):
             stage = self.stages[n]
-            fits = not over or (
-                stage.root is None and (not stage.over or set(stage.over) == set(over))
+            fits = over is None or (
+                stage.root is None and (not stage.reduces or set(stage.over) == set(over))
             )
             if set(stage.domain) == set(domain) and fits:
                 self.index = n
-                stage.over = stage.over or over
+                stage.over = stage.over or over or ()
                 return stage
         self.index = len(self.stages)
-        self.stages.append(Stage(domain, over))
+        self.stages.append(Stage(domain, over or ()))
         return self.stages[-1]
 
     # ---- what is kept
@@ -309,16 +291,6 @@ class Planner:
             if stage.root is not None:
                 factors |= {x for x in self.leaves((stage.root.x, stage.root.y)) if x in self.home}
         return plain | factors, factors - plain
-
-
-def _live(ops: Sequence[Op], escaping: set[str]) -> list[Op]:
-    wanted = set(escaping)
-    out: list[Op] = []
-    for op in reversed(ops):
-        if isinstance(op, Store) or any(v.name in wanted for v in op.results):
-            out.append(op)
-            wanted.update(x for x in operands(op) if isinstance(x, str))
-    return out[::-1]
 
 
 def union(parts: Iterable[Axes]) -> Axes:
