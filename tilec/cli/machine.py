@@ -117,9 +117,11 @@ def verify(json: options.Json = False) -> None:
     winners, damaged = _stored()
     bad = [p for p in objects if cache.read(p) is None] + [p for p, c in roofs.items() if c is None]
     if json:
-        facts = {"objects": len(objects), "ceilings": len(roofs), "schedules": len(_winners())}
-        options.print_json({**facts, "damaged": [str(p) for p in bad]})
-        raise typer.Exit(1 if bad else 0)
+        schedules = len(winners) + len(damaged)
+        facts = {"objects": len(objects), "ceilings": len(roofs), "schedules": schedules}
+        wrong = {"damaged": [str(p) for p in bad], "damaged_schedules": [d[:12] for d in damaged]}
+        options.print_json({**facts, **wrong})
+        raise typer.Exit(1 if bad or damaged else 0)
     for p in bad:
         print(f"not used, for it is damaged or others can have written it: {p}")
     print(
