@@ -54,7 +54,8 @@ class Cutter:
         extents = {**(packed.extents if packed else {}), **tile}
         fixed = {d: sizes[d] for d in (*self._static, *(packed.dims if packed else ()))}
         seen = self._whole.among(max(1, (workers or 1) // 2))
-        key = (*fixed.items(), *extents.items(), *schedule.items(), far, seen)
+        folded = packed and packed.fold
+        key = (*fixed.items(), *extents.items(), *schedule.items(), far, seen, folded)
         steps = functools.partial(pipeline.tile_pipeline, fixed, extents, seen, far=far)
         tiles = self._made(key, steps)
         if workers and self._few(key, tiles, workers, known):
@@ -68,6 +69,8 @@ class Cutter:
         """What is in the rows of a tile by rule; None for the usual ones, and where other rows are chosen."""
         found = self._rows(known, workers)
         rows = {a: n for a, n in found.extents.items() if a not in self._streamed} if found else {}
+        if found and found.fold and {found.fold.heads, found.fold.rows} & set(tile):
+            return None
         return found if all(tile.get(a, n) == n for a, n in rows.items()) else None
 
     def _made(self, key: object, steps: Callable[[], pipeline.Pipeline]) -> Kernel:

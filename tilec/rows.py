@@ -1,9 +1,10 @@
-"""Which axis lies in the rows of a tile, where the usual one has a single position: query heads that share their keys.
+"""Which axis lies in the rows of a tile, where the usual one has few positions: query heads that share their keys.
 
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
 same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
 pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
-keys. Of many rows, a tile may have more than usual, or fewer (`heights`).
+keys. With a few queries per sequence heads and positions are one axis, where a target has code for it (`passes/fold.py`):
+where half as many tiles read the keys then. Of many rows, a tile may have more than usual, or fewer (`heights`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tilec import heights, scalar
 from tilec.dataflow import definitions
-from tilec.ir import For, Group, Kernel, Load, Map, Op, Operand, operands, walk
+from tilec.ir import (
+    Contract,
+    For,
+    Group,
+    Kernel,
+    Load,
+    Map,
+    Op,
+    Operand,
+    Reduce,
+    operands,
+    walk,
+)
+from tilec.passes.fold import Options as Fold
 from tilec.passes.tile import row_axis
 from tilec.scalar import Compiled, Number, Scalar, compiled, evaluate
 from tilec.target import Target
@@ -22,10 +37,12 @@ from tilec.target import Target
 
 @dataclass(frozen=True)
 class Rows:
-    """Tile extents for a call, and the dimensions that must be numbers for them."""
+    """Tile extents for a call, and the dimensions that must be numbers for them. `fold`: heads and positions that are one
+    axis where a target has code for it."""
 
     extents: Mapping[str, int]
     dims: tuple[str, ...]
+    fold: Fold | None = None
 
 
 def choose(
@@ -48,12 +65,16 @@ class Chooser:
             and (streams := [x for x in walk(op.body) if isinstance(x, For)])
         ]
         self._groups = [_Candidates(kernel, *found) for found in streaming]
+        self._alone = len(self._groups) == sum(isinstance(op, Group) for op in kernel.body) == 1
         self._heights = heights.find(kernel, streaming[0][0]) if len(streaming) == 1 else None
 
     def __call__(self, sizes: Mapping[str, Number], workers: int = 1) -> Rows | None:
         """The rows for some sizes and scalar arguments."""
         found = [group.rows(sizes, self._target) for group in self._groups]
         first = found[0] if found else None
+        folded = self._groups[0].folded(sizes, self._target) if self._alone else None
+        if first is None and folded is not None:
+            return folded
         if first is None and self._heights is not None:
             threads = max(1, workers // 2)
             target = self._target.among(threads)
@@ -65,12 +86,19 @@ class Chooser:
 @dataclass(frozen=True)
 class _Candidate:
     """An axis whose positions may be rows. `shared`: how many of them share what is streamed must divide these; with none
-    of these, all do. `dims`: what these are made of."""
+    of these, all do. `dims`: what these are made of; `named`: what these and the extent are made of."""
 
     axis: str
     extent: Compiled
     shared: tuple[Compiled, ...]
     dims: tuple[str, ...]
+    named: tuple[str, ...]
+
+    def together(self, sizes: Mapping[str, Number], most: int) -> int:
+        """How many positions, of groups that all are as large, share what is streamed."""
+        length = int(self.extent(sizes))
+        shared = math.gcd(length, *(int(x(sizes)) for x in self.shared))
+        return max(n for n in range(1, most + 1) if shared % n == 0) if shared else 1
 
     def window(self, sizes: Mapping[str, Number], most: int) -> int:
         """The longest tile whose rows share what is streamed."""
@@ -84,7 +112,7 @@ class _Candidates:
     """Those of a group."""
 
     def __init__(self, kernel: Kernel, group: Group, streams: list[For]) -> None:
-        self.kernel, self.streams = kernel, streams
+        self.kernel, self.group, self.streams = kernel, group, streams
         self.defs = definitions((*kernel.body, *walk(group.body)))
         self.streamed = {f.axis for f in streams}
         self.usual = row_axis(group, streams) if group.axes else None
@@ -105,6 +133,27 @@ class _Candidates:
         extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
 
+    def folded(self, sizes: Mapping[str, Number], target: Target) -> Rows | None:
+        """Rows of heads and positions, where these are few; None where tiles are not half as many then."""
+        if self.usual is None or target.fold is None or not self.is_foldable:
+            return None
+        positions = int(evaluate(self.kernel.extents[self.usual], sizes))
+        for c in self.others if positions > 1 else ():
+            n = c.together(sizes, target.fold)
+            if 2 * -(-n * positions // target.fold) <= n * -(-positions // target.fold):
+                return Rows({}, c.named, Fold(c.axis, self.usual, n))
+        return None
+
+    @cached_property
+    def is_foldable(self) -> bool:
+        """Whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
+        body = tuple(walk(self.group.body))
+        over = {a for op in body if isinstance(op, (Reduce, Contract)) for a in op.over}
+        rows = (op for op in body if isinstance(op, Load) and self.usual in op.result.type.axes)
+        return not over & set(self.group.axes) and all(
+            self.streamed.isdisjoint(op.result.type.axes) for op in rows
+        )
+
     def candidate(self, axis: str) -> _Candidate:
         dims: list[str] = []
         shared: list[Scalar] = []
@@ -113,8 +162,10 @@ class _Candidates:
             if isinstance(op, Load) and self.streamed & axes and self.usual not in axes:
                 shared += self.groups(op.index, axis, dims)
         by = tuple(compiled(x) for x in dict.fromkeys(shared))
-        extent = compiled(self.kernel.extents[axis])
-        return _Candidate(axis, extent, by, tuple(dict.fromkeys(dims)))
+        length = self.kernel.extents[axis]
+        lengths = [d for d in scalar.names(length) if d in self.kernel.dims]
+        named = tuple(dict.fromkeys((*dims, *lengths)))
+        return _Candidate(axis, compiled(length), by, tuple(dict.fromkeys(dims)), named)
 
     def groups(self, xs: Sequence[Operand], axis: str, dims: list[str]) -> Iterator[Scalar]:
         """By what the position along an axis is divided wherever it is used; 1: it is used as it is."""
