@@ -310,11 +310,12 @@ def _load(device: int, code: Code) -> Loaded:
         )
     kernels: dict[int, launch.Kernel] = {}
     in_turn = architectures.capability(code.arch) >= IN_TURN
-    before = {f.name for n, f in code.functions.items() if n < min(code.fast, default=0)}
+    most = max((s.shared for s in code.fast.values()), default=0)
+    beside = 2 * most > architectures.shared_limit(code.arch)
     for unit, image in zip(code.units, images, strict=True):
         functions = [(name, *wanted[name][1:]) for name in unit.names]
         note = code.note or f"emitter {code.emitter}"
-        made = launch.load(image, functions, note, in_turn, before if in_turn else ())
+        made = launch.load(image, functions, note, in_turn, beside)
         kernels |= {wanted[k.name][0]: k for k in made}
     return Loaded(code, kernels)
 

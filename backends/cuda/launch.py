@@ -9,7 +9,7 @@ import functools
 import importlib
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -208,12 +208,12 @@ def load(
     functions: Sequence[tuple[str, int, int]],
     note: str = "",
     in_turn: bool = False,
-    beside: Collection[str] = (),
+    beside: bool = False,
 ) -> list[Kernel]:
     """The kernels of a cubin (or of PTX text), on the current device.
 
-    `functions`: name, threads and bytes of dynamic shared memory of each. `in_turn`: see `Kernel`. `beside`: those that want
-    as much shared memory on a multiprocessor as there can be: the kernel behind them needs it to begin beside them. Raises
+    `functions`: name, threads and bytes of dynamic shared memory of each. `in_turn`: see `Kernel`. `beside`: they run beside
+    kernels that need most of the shared memory, which a multiprocessor only gives anew when nothing runs there. Raises
     ResourceError where the device lacks what they need.
     """
     c = cupy()
@@ -225,7 +225,7 @@ def load(
         function = module.get_function(name)
         try:
             api.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
-            if name in beside:
+            if beside:
                 api.funcSetAttribute(function.ptr, SHARED_PERCENT, 100)
         except Exception as e:  # as above
             raise ResourceError(
