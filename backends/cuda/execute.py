@@ -309,13 +309,10 @@ def _load(device: int, code: Code) -> Loaded:
             f"target cuda:{code.arch}: device {device} is an sm_{number}, which cannot run it; what works is target='cuda'"
         )
     kernels: dict[int, launch.Kernel] = {}
-    in_turn = architectures.capability(code.arch) >= IN_TURN
-    most = max((s.shared for s in code.fast.values()), default=0)
-    beside = 2 * most > architectures.shared_limit(code.arch)
     for unit, image in zip(code.units, images, strict=True):
         functions = [(name, *wanted[name][1:]) for name in unit.names]
-        note = code.note or f"emitter {code.emitter}"
-        made = launch.load(image, functions, note, in_turn, beside)
+        in_turn = architectures.capability(code.arch) >= IN_TURN
+        made = launch.load(image, functions, code.note or f"emitter {code.emitter}", in_turn)
         kernels |= {wanted[k.name][0]: k for k in made}
     return Loaded(code, kernels)
 
