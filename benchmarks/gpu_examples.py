@@ -1,0 +1,191 @@
+"""The examples at sizes of real use on a GPU, beside what their bytes or their products must take.
+
+    python benchmarks/gpu_examples.py [--only paged,int8_cache] [--seconds 60] [--out X.jsonl]
+
+`least` is the larger of two times: that of the bytes of all arguments and results at 4.2 TB/s, and that of the products that
+masks leave at 780 TFLOP/s, what an H200 reaches in either. It is no bound of the program (exponentials, integers and masks
+cost time, too) but says where much is left. Examples that were not run are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.gpu import record, timing  # noqa: E402
+
+BYTES, FLOPS = 4.2e9, 780e9
+"""Per millisecond."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of plain attention: `hk` key heads, and the part of the scores that masks leave."""
+
+    b: int = 2
+    h: int = 16
+    m: int = 8192
+    n: int = 8192
+    d: int = 128
+    hk: int = 16
+    part: float = 1.0
+
+    @property
+    def least(self) -> float:
+        """The milliseconds that its bytes and products take at least, in f16."""
+        size = 2 * self.b * self.d * (2 * self.hk * self.n + 2 * self.h * self.m)
+        return max(size / BYTES, 4 * self.b * self.h * self.m * self.n * self.d * self.part / FLOPS)
+
+    def arrays(self) -> list[Any]:
+        """Queries, keys and values."""
+        rows = (self.b, self.hk, self.n, self.d)
+        return [floats(self.b, self.h, self.m, self.d), floats(*rows), floats(*rows)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """An example, its arguments, and what it must take, in ms."""
+
+    example: str
+    what: str
+    make: Callable[[], list[Any]]
+    least: float
+
+
+def floats(*shape: int, dtype: str = "float16") -> Any:
+    """Normal numbers on the GPU."""
+    import torch
+
+    return torch.randn(*shape, device="cuda", dtype=getattr(torch, dtype))
+
+
+def integers(*shape: int, low: int = 0, high: int, dtype: str = "int32") -> Any:
+    """Integers on the GPU."""
+    import torch
+
+    return torch.randint(low, high, shape, device="cuda", dtype=getattr(torch, dtype))
+
+
+def full(value: int, *shape: int) -> Any:
+    """One number everywhere."""
+    return integers(*shape, low=value, high=value + 1)
+
+
+def plain(example: str, shape: Shape, *more: Callable[[], Any]) -> Run:
+    """An example that takes queries, keys, values, and some more."""
+    what = f"B={shape.b} H={shape.h}/{shape.hk} M={shape.m} N={shape.n} D={shape.d}"
+    return Run(example, what, lambda: [*shape.arrays(), *(f() for f in more)], shape.least)
+
+
+def paged(b: int, m: int, n: int) -> Run:
+    """Pages of 16 keys in random order, all of them in use; 32 heads on 8 key heads."""
+    shape = Shape(b, 32, m, n, 128, 8)
+
+    def make() -> list[Any]:
+        import torch
+
+        pages = torch.randperm(b * n // 16, device="cuda").view(b, n // 16).int()
+        rows = (b * n // 16, 16, 8, 128)
+        return [floats(b, 32, m, 128), floats(*rows), floats(*rows), pages, full(n, b)]
+
+    return Run("paged", f"B={b} M={m} N={n}", make, shape.least)
+
+
+def int8(b: int, m: int, n: int) -> Run:
+    """Keys and values in bytes; 16 heads on 4 key heads."""
+    size = 2 * b * 4 * n * 128 + 4 * b * 16 * m * 128
+
+    def make() -> list[Any]:
+        rows = (b, 4, n, 128)
+        keys, values = (integers(*rows, low=-127, high=128, dtype="int8") for _ in range(2))
+        scales = [floats(b, 4, n, dtype="float32").abs() / 50 for _ in range(2)]
+        return [floats(b, 16, m, 128), keys, values, *scales, full(n, b)]
+
+    products = 4 * b * 16 * m * n * 128 / FLOPS
+    return Run("int8_cache", f"B={b} M={m} N={n}", make, max(size / BYTES, products))
+
+
+def documents(count: int, n: int) -> Any:
+    """Which of so many documents of one length each position belongs to."""
+    import torch
+
+    return (torch.arange(n, device="cuda") * count // n).int()
+
+
+def runs() -> list[Run]:
+    """What is timed."""
+    half, square = Shape(part=0.5), Shape()
+    grouped, normed = Shape(hk=8, part=0.05), Shape(hk=4, part=0.5)
+    apart = Shape(part=1 / 24)
+
+    def slopes() -> Any:
+        return floats(16, dtype="float32").abs() / 10
+
+    return [
+        plain("naive", square),
+        plain("causal", half),
+        plain("alibi", half, slopes),
+        plain("prefix", Shape(part=0.51), lambda: full(1024, 2)),
+        plain("sink", half, slopes),
+        plain("retention", half, lambda: floats(16, dtype="float32").sigmoid()),
+        plain("gemma2", grouped),
+        plain("chunked", Shape(part=1 / 64)),
+        plain("document", apart, lambda: documents(12, 8192).expand(2, 8192).contiguous()),
+        plain("qk_norm", normed, *2 * [lambda: floats(128, dtype="float32").abs()]),
+        plain("dropout", square),
+        plain("watched", Shape(n=4096, m=4096, d=64)),
+        *(int8(2, m, n) for m, n in ((8192, 8192), (1, 65536), (16, 65536))),
+        *(paged(b, m, n) for b, m, n in ((32, 1, 8192), (32, 4, 8192), (4, 1, 65536))),
+        paged(4, 2048, 8192),
+    ]
+
+
+def timed(run: Run) -> float:
+    """The time of a call, in ms."""
+    import torch
+
+    import tilec
+
+    kernel = tilec.load(ROOT / "examples" / f"{run.example}.tile", target="cuda")
+    arrays = run.make()
+    kernel(*arrays)
+    torch.cuda.synchronize()
+    return timing.timed({"tilec": lambda: kernel(*arrays)}, 3)["tilec"]
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", help="names of examples")
+    parser.add_argument("--seconds", type=float, default=300.0, help="none begins after that")
+    parser.add_argument("--out", type=Path, default=Path("gpu_examples.jsonl"))
+    options = parser.parse_args()
+    only = {x for x in str(options.only).split(",") if x}
+    begun = time.monotonic()
+    facts = record.circumstances()
+    for run in runs():
+        if only and run.example not in only:
+            continue
+        if time.monotonic() - begun > options.seconds:
+            print(f"# not run: {run.example} {run.what}")
+            continue
+        ms = timed(run)
+        row = {"example": run.example, "sizes": run.what, "ms": ms, "least_ms": run.least}
+        record.write(options.out, {**row, **facts})
+        over = f"{ms / run.least:6.2f} x least"
+        print(f"{run.example:12} {run.what:32} {ms:8.4f} ms {over}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
