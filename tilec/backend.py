@@ -10,6 +10,7 @@ from tilec import gpu
 from tilec.arrays import Array, view
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
+from tilec.outline import Tiles
 from tilec.pipeline import Pipeline
 from tilec.scalar import Number
 
@@ -254,7 +255,7 @@ def target_of(devices: Mapping[str, str]) -> str:
 
 
 def runner(
-    kernel: Kernel,
+    tiles: Tiles,
     target: str,
     schedule: Mapping[str, object] | None = None,
     online: Online | None = None,
@@ -271,12 +272,12 @@ def runner(
         from tilec.backends.cuda import target as cuda
 
         before = cuda.Online(*online, packed) if online else None
-        return execute.executable(kernel, target, schedule, before, hint)
+        return execute.executable(tiles.kernel, target, schedule, before, hint)
     if target == "cpu":
-        from tilec.backends.cpu.target import compile
+        from tilec.backends.cpu.target import executable
 
-        return compile(kernel)
-    return _Reference(kernel)
+        return executable(tiles)
+    return _Reference(tiles.kernel)
 
 
 @dataclass(frozen=True)

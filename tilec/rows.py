@@ -8,14 +8,16 @@ keys. Of many rows, a tile may have more than usual, or fewer (`heights`).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilec import heights, scalar
 from tilec.dataflow import definitions
+from tilec.heights import Heights
 from tilec.ir import For, Group, Kernel, Load, Map, Op, Operand, operands, walk
-from tilec.passes.tile import row_axis
+from tilec.outline import header
 from tilec.scalar import Compiled, Number, Scalar, compiled, evaluate
 from tilec.target import Target
 
@@ -33,64 +35,43 @@ def choose(
 ) -> Rows | None:
     """The rows for a kernel in groups (after `online`); None where the usual tile does. `sizes`: scalar arguments, too;
     `workers`: how many tiles there should be at least, two for each thread."""
-    return Chooser(kernel, target)(sizes, workers)
-
-
-class Chooser:
-    """Chooses the rows for calls of a kernel in groups; what does not depend on their sizes is found out once."""
-
-    def __init__(self, kernel: Kernel, target: Target) -> None:
-        self._kernel, self._target = kernel, target
-        streaming = [
-            (op, streams)
-            for op in kernel.body
-            if isinstance(op, Group)
-            and (streams := [x for x in walk(op.body) if isinstance(x, For)])
-        ]
-        self._groups = [_Candidates(kernel, *found) for found in streaming]
-        self._heights = heights.find(kernel, streaming[0][0]) if len(streaming) == 1 else None
-
-    def __call__(self, sizes: Mapping[str, Number], workers: int = 1) -> Rows | None:
-        """The rows for some sizes and scalar arguments."""
-        found = [group.rows(sizes, self._target) for group in self._groups]
-        first = found[0] if found else None
-        if first is None and self._heights is not None:
-            threads = max(1, workers // 2)
-            extents = self._heights.extents(self._kernel, sizes, self._target, threads)
-            return Rows(extents, ()) if extents else None
-        return first if all(r == first for r in found) else None
+    return chooser(kernel)(sizes, target, workers)
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
     """An axis whose positions may be rows. `shared`: how many of them share what is streamed must divide these; with none
     of these, all do. `dims`: what these are made of."""
 
     axis: str
-    extent: Compiled
-    shared: tuple[Compiled, ...]
+    extent: Scalar
+    shared: tuple[Scalar, ...]
     dims: tuple[str, ...]
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[Compiled, tuple[Compiled, ...]]:
+        return compiled(self.extent), tuple(map(compiled, self.shared))
 
     def window(self, sizes: Mapping[str, Number], most: int) -> int:
         """The longest tile whose rows share what is streamed."""
-        if not self.shared:
-            return min(int(self.extent(sizes)), most)
-        shared = math.gcd(*(int(x(sizes)) or 1 for x in self.shared))
+        extent, by = self._numbers
+        if not by:
+            return min(int(extent(sizes)), most)
+        shared = math.gcd(*(int(x(sizes)) or 1 for x in by))
         return max(n for n in range(1, most + 1) if shared % n == 0)
 
 
-class _Candidates:
-    """Those of a group."""
+@dataclass(frozen=True)
+class Candidates:
+    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams."""
 
-    def __init__(self, kernel: Kernel, group: Group, streams: list[For]) -> None:
-        self.kernel, self.streams = kernel, streams
-        self.defs = definitions((*kernel.body, *walk(group.body)))
-        self.streamed = {f.axis for f in streams}
-        self.usual = row_axis(group, streams) if group.axes else None
-        self.others = [self.candidate(a) for a in group.axes if a != self.usual]
+    usual: str | None
+    streamed: tuple[str, ...]
+    others: tuple[Candidate, ...]
 
-    def rows(self, sizes: Mapping[str, Number], target: Target) -> Rows | None:
-        if self.usual is None or int(evaluate(self.kernel.extents[self.usual], sizes)) != 1:
+    def rows(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
+        """The rows for some sizes and scalar arguments."""
+        if self.usual is None or int(evaluate(kernel.extents[self.usual], sizes)) != 1:
             return None
         length, axis, dims = 1, self.usual, tuple[str, ...]()
         for c in self.others:
@@ -104,16 +85,63 @@ class _Candidates:
         extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
 
-    def candidate(self, axis: str) -> _Candidate:
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses the rows for calls of a kernel (its header) in groups; what does not depend on their sizes is known."""
+
+    kernel: Kernel
+    groups: tuple[Candidates, ...]
+    heights: Heights | None
+
+    def __call__(
+        self, sizes: Mapping[str, Number], target: Target, workers: int = 1
+    ) -> Rows | None:
+        """The rows for some sizes and scalar arguments."""
+        found = [group.rows(self.kernel, sizes, target) for group in self.groups]
+        first = found[0] if found else None
+        if first is None and self.heights is not None:
+            extents = self.heights.extents(self.kernel, sizes, target, max(1, workers // 2))
+            return Rows(extents, ()) if extents else None
+        return first if all(r == first for r in found) else None
+
+
+def chooser(kernel: Kernel) -> Chooser:
+    """What chooses the rows for a kernel in groups."""
+    streaming = [
+        (op, streams)
+        for op in kernel.body
+        if isinstance(op, Group) and (streams := [x for x in walk(op.body) if isinstance(x, For)])
+    ]
+    groups = tuple(_Finder(kernel, *found).candidates() for found in streaming)
+    tall = heights.find(kernel, streaming[0][0]) if len(streaming) == 1 else None
+    return Chooser(header(kernel), groups, tall)
+
+
+class _Finder:
+    """Finds the candidates of a group."""
+
+    def __init__(self, kernel: Kernel, group: Group, streams: list[For]) -> None:
+        from tilec.passes.tile import row_axis  # not where they are known
+
+        self.kernel, self.group, self.streams = kernel, group, streams
+        self.defs = definitions((*kernel.body, *walk(group.body)))
+        self.streamed = {f.axis for f in streams}
+        self.usual = row_axis(group, streams) if group.axes else None
+
+    def candidates(self) -> Candidates:
+        others = tuple(self.candidate(a) for a in self.group.axes if a != self.usual)
+        return Candidates(self.usual, tuple(sorted(self.streamed)), others)
+
+    def candidate(self, axis: str) -> Candidate:
         dims: list[str] = []
         shared: list[Scalar] = []
         for op in (x for f in self.streams for x in walk(f.body)):
             axes = set(op.result.type.axes) if isinstance(op, Load) else set[str]()
             if isinstance(op, Load) and self.streamed & axes and self.usual not in axes:
                 shared += self.groups(op.index, axis, dims)
-        by = tuple(compiled(x) for x in dict.fromkeys(shared))
-        extent = compiled(self.kernel.extents[axis])
-        return _Candidate(axis, extent, by, tuple(dict.fromkeys(dims)))
+        by, extent = tuple(dict.fromkeys(shared)), self.kernel.extents[axis]
+        return Candidate(axis, extent, by, tuple(dict.fromkeys(dims)))
 
     def groups(self, xs: Sequence[Operand], axis: str, dims: list[str]) -> Iterator[Scalar]:
         """By what the position along an axis is divided wherever it is used; 1: it is used as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from tilec.backends.cuda.simt.lower import lower
 from tilec.backends.cuda.source import complete
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
+from tilec.outline import Outline, outline
 from tilec.scalar import Number
 from tilec.target import CUDA
 
@@ -35,18 +37,20 @@ def general(kernel: Kernel, arch: str, note: str = "") -> Code:
 
 @dataclass(frozen=True)
 class Whole:
-    """A kernel in tiles with no axis in pieces, and into how many pieces each streamed axis would be cut for so many
-    multiprocessors."""
+    """A kernel in tiles with no axis in pieces. Its outline knows into how many pieces each streamed axis would be cut for
+    so many multiprocessors."""
 
-    numbers: call.Numbers
-    pieces: tuple[scalar.Compiled, ...]
+    outline: Outline
     processors: int
+
+    @functools.cached_property
+    def numbers(self) -> call.Numbers:
+        """What a call tells of its sizes."""
+        return call.Numbers(self.outline.kernel)
 
     def workers(self, known: Mapping[str, Number]) -> int | None:
         """For how many workers a streamed axis is cut: one for each multiprocessor, where there are fewer tiles."""
-        from tilec.passes.split import cut
-
-        return self.processors if cut(self.pieces, self.numbers.completed(known)) else None
+        return self.processors if self.outline.cut(self.numbers.completed(known)) else None
 
 
 def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | None:
@@ -59,7 +63,7 @@ def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | N
     except Refused:
         return None
     cut = pieces(kernel, its.cutting(schedule, processors))
-    return Whole(call.Numbers(kernel), cut, processors)
+    return Whole(outline(kernel, cut), processors)
 
 
 def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Code | str:

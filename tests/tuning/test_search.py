@@ -33,7 +33,7 @@ def tiles_of(kernel):
 
 def space_of(kernel, target, sizes):
     online = dict(kernel.stages(sizes=sizes))["online"]
-    cut = Cutter(online, target)(sizes, {"scale": 1.0}, {}, {})
+    cut = Cutter.of(online, target)(sizes, {"scale": 1.0}, {}, {})
     return space.default_space(cut, online, target)
 
 

@@ -82,7 +82,7 @@ class Here:
     def _runner(self, c: Candidate) -> backend.Runner:
         if c.name not in self._runners:
             made = backend.runner(
-                c.cut.kernel, self._target, c.schedule, c.before, packed=c.cut.packed
+                c.cut.tiles, self._target, c.schedule, c.before, packed=c.cut.packed
             )
             self._runners[c.name] = made
         return self._runners[c.name]

@@ -30,6 +30,7 @@ from tilec.tuning.child import Late
 from tilec.tuning.compilers import Compilers
 from tilec.tuning.key import Key
 from tilec.tuning.store import UNFIT, Choice, Store, Trial, Winner
+from tilec.wide import counted
 from tilec.work import Unit
 
 LONG = 0.3
@@ -92,8 +93,8 @@ class _Search:
     def __init__(self, problem: Problem, store: Store, options: Options) -> None:
         self.until = time.monotonic() + options.budget
         self.problem, self.store, self.options = problem, store, options
-        self.cutter = Cutter(problem.online, problem.target)
-        self.far = binding.far(problem.lowered, problem.scalars)
+        self.cutter = Cutter.of(problem.online, problem.target)
+        self.far = binding.far(counted(problem.lowered), problem.scalars)
         self.budgets: dict[Kernel, Budget] = {}
         cut, given = self.cut(Choice()), options.space
         self.space = (
