@@ -146,7 +146,7 @@ def clear(
         print(f"ceilings of {_removed(list(ceilings.kept()))} machines removed")
     if not tuned and not measured:
         objects, rows = _removed(cache.objects()), _removed(cache.rows())
-        print(f"{objects} objects and {rows} rows removed from {cache.root()}")
+        print(f"{objects} objects removed from {cache.root()}, and {rows} rows")
 
 
 def _removed(files: list[Path]) -> int:
