@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilec.dtypes import kind
-from tilec.emitter import fold
+from tilec.folding import fold
 from tilec.ir import ABSENT, Cast, Map, Operand
 from tilec.rewrite import Rewrite
 

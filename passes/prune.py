@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from tilec.assume import assume
 from tilec.dataflow import definitions, depends_on
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.interval import Formula, Intervals
 from tilec.ir import Body, Edge, For, Grid, If, Kernel, Load, Map, Op, Operand, Value, Yield, walk
 from tilec.live import Live
@@ -93,7 +93,9 @@ class _Loop:
         self.op, self.tile, self.summaries = op, tile, place.summaries
         self.taken = place.summaries.taken
         self.known = {**place.known, **definitions(op.body)}
-        self.emit = Emitter(place.summaries.kernel, self.taken, place.tiles, place.summaries.wide)
+        self.emit = FoldingBuilder(
+            place.summaries.kernel, self.taken, place.tiles, place.summaries.wide
+        )
         windows = {a for a, n in place.tiles.items() if n != 1}
         names = place.names - {v.name for v in op.args}
         self.intervals = Intervals(
@@ -229,7 +231,7 @@ class _Loop:
 
     def without(self, conditions: Iterable[Condition]) -> Body:
         """The body where conditions are known to have their answers."""
-        emit = Emitter(self.emit.kernel, self.taken, self.emit.tiles)
+        emit = FoldingBuilder(self.emit.kernel, self.taken, self.emit.tiles)
         return assume(self.op.body, dict(tuple(conditions)), emit)
 
     # ---- putting it together

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilec.dataflow import live
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.ir import (
     Argument,
     Axis,
@@ -244,7 +244,7 @@ class _Splitter:
     def _partial(self, grid: Grid, cut: _Cut, before: list[Op]) -> Grid:
         at = next((n for n, (_, tile) in enumerate(grid.axes) if tile > 1), len(grid.axes))
         axes = (*grid.axes[:at], (cut.axis, 1), *grid.axes[at:])
-        emit = Emitter(self.kernel, self.taken, dict(axes))
+        emit = FoldingBuilder(self.kernel, self.taken, dict(axes))
         loops = _bounded(emit, cut)
         stores = [
             Store((), b.name, b.type.axes, v.name, span=grid.span)
@@ -259,7 +259,7 @@ class _Splitter:
         """The loop over pieces that gives what the loops of a chain give."""
         first, last = cut.chain[0], cut.chain[-1]
         tiles = {**dict(grid.axes), cut.axis: self.options.window}
-        emit = Emitter(self.kernel, self.taken, tiles)
+        emit = FoldingBuilder(self.kernel, self.taken, tiles)
         args = tuple(Value(fresh(v.name, self.taken), v.type) for v in last.args)
         emit.types |= {v.name: v.type for v in (*args, *cut.buffers)}
         parts = [emit.load(b.name, *b.type.axes, name=b.name) for b in cut.buffers]
@@ -276,7 +276,7 @@ class _Splitter:
         )
 
 
-def _bounded(emit: Emitter, cut: _Cut) -> list[For]:
+def _bounded(emit: FoldingBuilder, cut: _Cut) -> list[For]:
     """The loops of a chain, each on what it has in common with the present piece."""
     e, chain = emit.fn, cut.chain
     tile = chain[0].tile or 1
@@ -301,7 +301,7 @@ def _bounded(emit: Emitter, cut: _Cut) -> list[For]:
     ]
 
 
-def _of(emit: Emitter, fn: str, xs: list[Operand]) -> Operand:
+def _of(emit: FoldingBuilder, fn: str, xs: list[Operand]) -> Operand:
     out = xs[0]
     for x in xs[1:]:
         out = emit.fn(fn, out, x)
@@ -311,7 +311,7 @@ def _of(emit: Emitter, fn: str, xs: list[Operand]) -> Operand:
 class _Merge:
     """The body of a merging loop: the carried states and a window of pieces give the new states."""
 
-    def __init__(self, emit: Emitter, cut: _Cut, old: list[str], parts: list[str]) -> None:
+    def __init__(self, emit: FoldingBuilder, cut: _Cut, old: list[str], parts: list[str]) -> None:
         self.emit, self.cut = emit, cut
         self.old, self.parts = old, parts
         self.made: dict[int, Operand] = {}

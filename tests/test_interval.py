@@ -13,7 +13,7 @@ from tests.generated import PARAMETERS, Drawn, masks
 from tilec.backends.reference.interpreter import run
 from tilec.check import check, lower
 from tilec.dataflow import definitions
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.interval import Intervals
 from tilec.ir import Grid, Group, Kernel, Op, Operand, Output, Store, Type, Value, Yield
 from tilec.parse import parse
@@ -60,7 +60,7 @@ def _stores(grid: Grid) -> bool:
 
 def _with_truth(kernel: Kernel, grid: Grid, stream: str | None) -> Grid:
     outside = definitions(kernel.body)
-    emit = Emitter(kernel, used_names(kernel), dict(grid.axes))
+    emit = FoldingBuilder(kernel, used_names(kernel), dict(grid.axes))
     windows = {a for a, n in grid.axes if n > 1}
     intervals = Intervals(
         emit, {**outside, **definitions(grid.body)}, set(outside), windows, stream

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.ir import Body, Map, Op, Operand, Type, rebuild
 
 
-def assume(body: Body, known: Mapping[str, bool], emit: Emitter) -> Body:
+def assume(body: Body, known: Mapping[str, bool], emit: FoldingBuilder) -> Body:
     """A body in which the selects do not look at conditions that are known.
 
     A select keeps its condition where without it the result would have fewer axes.
@@ -38,7 +38,7 @@ def assume(body: Body, known: Mapping[str, bool], emit: Emitter) -> Body:
     return tuple(emit.ops)
 
 
-def _chosen(op: Map, c: Operand, arms: dict[str, Operand], emit: Emitter) -> Op | None:
+def _chosen(op: Map, c: Operand, arms: dict[str, Operand], emit: FoldingBuilder) -> Op | None:
     """A select by a condition of which more is known now; None where one arm is all of it."""
     if isinstance(c, bool):
         arm = op.args[1 if c else 2]

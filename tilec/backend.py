@@ -161,7 +161,7 @@ def prepare(
     if on_gpu(target):
         from tilec.backends.cuda import target as cuda
 
-        cuda.prepare(kernel, target, schedule, cuda.Online(*online) if online else None)
+        cuda.prepare(kernel, target, schedule, cuda.Untiled(*online) if online else None)
     elif target == "cpu":
         from tilec.backends.cpu.target import compile
 
@@ -176,7 +176,7 @@ def tile_steps(
         return ()
     from tilec.backends.cuda import target as cuda
 
-    return cuda.steps(cuda.Online(online, sizes), target, schedule)
+    return cuda.steps(cuda.Untiled(online, sizes), target, schedule)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def draft(
         return Draft(kernel, kernel)
     from tilec.backends.cuda import target as cuda
 
-    return cuda.draft(kernel, target, schedule, cuda.Online(*online) if online else None)
+    return cuda.draft(kernel, target, schedule, cuda.Untiled(*online) if online else None)
 
 
 def memory_bytes(
@@ -226,7 +226,7 @@ def memory_bytes(
         return None
     from tilec.backends.cuda import target as cuda
 
-    return cuda.memory_bytes(cuda.Online(*online), target, schedule, stated, roof)
+    return cuda.memory_bytes(cuda.Untiled(*online), target, schedule, stated, roof)
 
 
 def see(name: str, x: Any, target: str) -> Array:
@@ -271,7 +271,7 @@ def runner(
         from tilec.backends.cuda import execute
         from tilec.backends.cuda import target as cuda
 
-        before = cuda.Online(*online, packed) if online else None
+        before = cuda.Untiled(*online, packed) if online else None
         return execute.executable(tiles.kernel, target, schedule, before, hint)
     if target == "cpu":
         from tilec.backends.cpu.target import executable

@@ -33,7 +33,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Uncut:
+class Needs:
     """What must be known of a kernel (after the tensor passes) to cut it: the dimensions that code is compiled for, the axes
     that it streams, and what chooses its rows."""
 
@@ -42,14 +42,14 @@ class Uncut:
     rows: Chooser
 
 
-KNOWN = outline.HEADER | plain.classes(Uncut, Chooser, Candidates, Candidate, Heights)
+KNOWN = outline.HEADER | plain.classes(Needs, Chooser, Candidates, Candidate, Heights)
 
 
-def uncut(online: Kernel) -> Uncut:
+def needs(online: Kernel) -> Needs:
     """What cutting a kernel depends on, beside the sizes of a call."""
     streamed = {op.axis for op in walk(online.body) if isinstance(op, For)}
     static = pipeline.module("specialise").static_dims(online)
-    return Uncut(static, tuple(sorted(streamed)), rows.chooser(online))
+    return Needs(static, tuple(sorted(streamed)), rows.chooser(online))
 
 
 class Cutter:
@@ -57,7 +57,7 @@ class Cutter:
     before; `online`: gives the kernel."""
 
     def __init__(
-        self, known: Uncut, online: Callable[[], Kernel], target: str, shelf: Shelf | None = None
+        self, known: Needs, online: Callable[[], Kernel], target: str, shelf: Shelf | None = None
     ) -> None:
         self._known, self._online, self._target, self._shelf = known, online, target, shelf
         self._tiled: dict[object, Tiles] = {}
@@ -65,7 +65,7 @@ class Cutter:
     @staticmethod
     def of(online: Kernel, target: str) -> Cutter:
         """For a kernel that is made already."""
-        return Cutter(uncut(online), lambda: online, target)
+        return Cutter(needs(online), lambda: online, target)
 
     def __call__(
         self,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
 
 from tilec.dtypes import DType, kind
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.ir import Absent, Cast, Load, Map, Op, Operand, Reduce, operands
 from tilec.nature import STRIDE, Values, computed
 from tilec.ranges import (
@@ -81,7 +81,7 @@ class Intervals(Values):
 
     def __init__(
         self,
-        emit: Emitter,
+        emit: FoldingBuilder,
         definitions: Mapping[str, Op],
         available: Container[str],
         windows: Container[str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import dataclass
 
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.ir import Cast, Load, Map, Op, Operand, Reduce, Type, operands
 
 STRIDE = 16
@@ -32,7 +32,7 @@ class Values:
 
     def __init__(
         self,
-        emit: Emitter,
+        emit: FoldingBuilder,
         definitions: Mapping[str, Op],
         available: Container[str],
         windows: Container[str],
@@ -112,7 +112,7 @@ class Values:
 
 
 def computed(
-    emit: Emitter,
+    emit: FoldingBuilder,
     x: Operand,
     definitions: Mapping[str, Op],
     kept: Callable[[str], bool],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilec.dtypes import SIZES, DType, kind
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.ir import Operand
 
 Ends = tuple[Operand, Operand]
@@ -44,7 +44,7 @@ def of_type(dtype: DType) -> Interval:
     return Interval(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
 
 
-def integers(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
+def integers(emit: FoldingBuilder, fn: str, args: list[Interval]) -> Interval:
     """A function of integers other than sums and bit operations."""
     ends = [a.ends for a in args]
     known = [e for e in ends if e is not None]
@@ -52,7 +52,7 @@ def integers(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
     return replace(result, sure=emit.all(*(a.sure for a in args)))
 
 
-def _known(emit: Emitter, fn: str, ends: list[Ends]) -> Interval:
+def _known(emit: FoldingBuilder, fn: str, ends: list[Ends]) -> Interval:
     e = emit.fn
     match fn, ends:
         case (("min" | "max"), [(a, b), (c, d)]):
@@ -75,31 +75,31 @@ def _known(emit: Emitter, fn: str, ends: list[Ends]) -> Interval:
             return UNKNOWN
 
 
-def _size(emit: Emitter, a: Operand, b: Operand) -> Ends:
+def _size(emit: FoldingBuilder, a: Operand, b: Operand) -> Ends:
     """The ends of the absolute value."""
     e = emit.fn
     return e("max", e("max", a, e("neg", b)), 0), e("max", e("neg", a), b)
 
 
-def _products(emit: Emitter, x: Ends, y: Ends) -> Interval:
+def _products(emit: FoldingBuilder, x: Ends, y: Ends) -> Interval:
     return _hull(emit, [emit.fn("mul", a, b) for a in dict.fromkeys(x) for b in dict.fromkeys(y)])
 
 
-def _hull(emit: Emitter, values: list[Operand]) -> Interval:
+def _hull(emit: FoldingBuilder, values: list[Operand]) -> Interval:
     lo = hi = values[0]
     for v in values[1:]:
         lo, hi = emit.fn("min", lo, v), emit.fn("max", hi, v)
     return Interval(lo, hi)
 
 
-def _monotonic(emit: Emitter, fn: str, a: Operand, b: Operand, c: Operand) -> Interval:
+def _monotonic(emit: FoldingBuilder, fn: str, a: Operand, b: Operand, c: Operand) -> Interval:
     """A quotient or a shift by one number: it rises or falls with the first operand, whatever the second one's sign."""
     x, y = emit.fn(fn, a, c), emit.fn(fn, b, c)
     rises = fn == "shr" or (isinstance(c, int) and (c > 0 or fn == "shl"))
     return Interval(x, y) if rises else _hull(emit, [x, y])
 
 
-def _remainder(emit: Emitter, a: Operand, b: Operand, c: Operand, d: Operand) -> Interval:
+def _remainder(emit: FoldingBuilder, a: Operand, b: Operand, c: Operand, d: Operand) -> Interval:
     """Within one period of the divisor the remainder rises with the dividend; else it is anything below the divisor."""
     e = emit.fn
     lo, hi = e("min", e("add", c, 1), 0), e("max", e("sub", d, 1), 0)
@@ -109,7 +109,7 @@ def _remainder(emit: Emitter, a: Operand, b: Operand, c: Operand, d: Operand) ->
     return Interval(e("select", same, e("mod", a, c), lo), e("select", same, e("mod", b, c), hi))
 
 
-def _half_known(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
+def _half_known(emit: FoldingBuilder, fn: str, args: list[Interval]) -> Interval:
     """What some of the ends give: the lesser of two is at most either, a remainder is below its divisor."""
     e = emit.fn
     if fn == "abs":
@@ -125,12 +125,12 @@ def _half_known(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
     return Interval(lo, hi)
 
 
-def floats(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
+def floats(emit: FoldingBuilder, fn: str, args: list[Interval]) -> Interval:
     """A function of floats. A NaN among the values is a NaN at an end."""
     return replace(_floats(emit, fn, args), sure=emit.all(*(a.sure for a in args)))
 
 
-def _floats(emit: Emitter, fn: str, args: list[Interval]) -> Interval:
+def _floats(emit: FoldingBuilder, fn: str, args: list[Interval]) -> Interval:
     e = emit.fn
     match fn, [a.ends for a in args]:
         case "neg", [(a, b)]:
@@ -153,7 +153,7 @@ Bits = tuple[Operand, Operand]
 """(common bits, mask of the open bits); the common bits are 0 where the mask is 1."""
 
 
-def common(emit: Emitter, i: Interval) -> Bits:
+def common(emit: FoldingBuilder, i: Interval) -> Bits:
     """The bits that the numbers of an interval share: those above the highest one in which its ends differ."""
     e = emit.fn
     if i.lo is None or i.hi is None:
@@ -165,7 +165,7 @@ def common(emit: Emitter, i: Interval) -> Bits:
     return e("select", i.sure, value, 0), e("select", i.sure, mask, -1)
 
 
-def combine(emit: Emitter, fn: str, parts: list[Bits]) -> Bits:
+def combine(emit: FoldingBuilder, fn: str, parts: list[Bits]) -> Bits:
     """A bit operation."""
     e = emit.fn
     v, u = parts[0]
@@ -180,7 +180,7 @@ def combine(emit: Emitter, fn: str, parts: list[Bits]) -> Bits:
     return e("bitand", e(fn, v, w), e("invert", mask)), mask
 
 
-def between(emit: Emitter, bits: Bits) -> Interval:
+def between(emit: FoldingBuilder, bits: Bits) -> Interval:
     """The interval of all numbers with these bits, where their sign is known."""
     value, mask = bits
     return Interval(value, emit.fn("bitor", value, mask), emit.fn("ge", mask, 0))

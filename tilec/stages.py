@@ -93,7 +93,7 @@ class Stages:
     ) -> Code:
         """The CUDA text for a GPU, and what its kernels take. `called`: what a call on this machine would run."""
         from tilec.backends.cuda import target as cuda
-        from tilec.backends.cuda.online import Online
+        from tilec.backends.cuda.untiled import Untiled
 
         own = self.target if self.target and backend.on_gpu(self.target) else "cuda"
         steps = pipeline.tensor_pipeline() + self._default_tile_steps(own)
@@ -102,6 +102,6 @@ class Stages:
         before = None
         if not self.tile:
             online = self.versions.all_of(dtype or "f16").online
-            before = Online(online, {d: known[d] for d in online.dims})
+            before = Untiled(online, {d: known[d] for d in online.dims})
             before = cuda.here(before, cuda.arch_of(own)) if called else before
         return cuda.code_for(tiles, own, self.schedule, before)

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tilec.dtypes import kind
-from tilec.emitter import Emitter
+from tilec.folding import FoldingBuilder
 from tilec.ir import (
     Axis,
     Buffer,
@@ -91,7 +91,7 @@ class Summaries:
         window, inner = self._axes(axis, tile)
         kernel = self.kernel
         grid = tuple(a.name for a in kernel.axes if a.name in needed and tiles.get(a.name) == 1)
-        emit = Emitter(kernel, self.taken, {window: 1, **dict.fromkeys(grid, 1)})
+        emit = FoldingBuilder(kernel, self.taken, {window: 1, **dict.fromkeys(grid, 1)})
         position = emit.fn("add", emit.fn("mul", window, tile), inner)
         value = computed(emit, x, known, self.top.__contains__, {axis: position})
         extent = kernel.extents[axis]

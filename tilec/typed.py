@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tilec import bounds, cut, outline, pipeline, plain
 from tilec.bounds import Index
-from tilec.cut import Cutter, Uncut
+from tilec.cut import Cutter, Needs
 from tilec.dtypes import DType
 from tilec.ir import Kernel, Op, operands, walk
 from tilec.source import Source
@@ -56,19 +56,19 @@ class Typed:
         return replace(found, indices=tuple(map(self._placed, found.indices)))
 
     @functools.cached_property
-    def uncut(self) -> Uncut:
+    def needs(self) -> Needs:
         """What must be known to cut it in tiles."""
-        return self.shelf.kept(Uncut, lambda: cut.uncut(self.online), cut.KNOWN)
+        return self.shelf.kept(Needs, lambda: cut.needs(self.online), cut.KNOWN)
 
     def fixed(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """The sizes that code is compiled for."""
-        return {d: sizes[d] for d in self.uncut.static}
+        return {d: sizes[d] for d in self.needs.static}
 
     def cutter(self, target: str) -> Cutter:
         """What cuts it in tiles for a target."""
         if target not in self._cutters:
             shelf = self.shelf.under("target", target)
-            self._cutters[target] = Cutter(self.uncut, lambda: self.online, target, shelf)
+            self._cutters[target] = Cutter(self.needs, lambda: self.online, target, shelf)
         return self._cutters[target]
 
     def _facts(self) -> Facts:

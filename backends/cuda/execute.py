@@ -17,9 +17,9 @@ from tilec.backends.cuda.block import WORDS, WORKSPACE, Address
 from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
 from tilec.backends.cuda.generate import Whole, fast, general, uncut
-from tilec.backends.cuda.online import Online
 from tilec.backends.cuda.prepared import Part, Prepared, Step
 from tilec.backends.cuda.target import arch_of, chosen, fast_fields
+from tilec.backends.cuda.untiled import Untiled
 from tilec.dtypes import SIZES
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Kernel
@@ -64,7 +64,7 @@ class Executable:
     kernel: Kernel
     arch: str | None
     emitter: str | None
-    online: Online | None
+    online: Untiled | None
     loaded: dict[object, Loaded] = field(default_factory=dict[object, Loaded])
     known: dict[object, Prepared] = field(default_factory=dict[object, Prepared])
     quick: dict[object, Code | str] = field(default_factory=dict[object, Any])
@@ -245,7 +245,7 @@ class Executable:
         whys = (its.refusal(s, case.views, case.known) for s in code.fast.values())
         return next((w for w in whys if w), case)
 
-    def made(self, online: Online, arch: str, its: Emitter) -> Code | str:
+    def made(self, online: Untiled, arch: str, its: Emitter) -> Code | str:
         """What a fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
         found = fast(online, arch, its)
         if isinstance(found, str) and self.emitter is None and online.schedule:
@@ -321,7 +321,7 @@ def executable(
     kernel: Kernel,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: Online | None = None,
+    online: Untiled | None = None,
     hint: bool = False,
 ) -> Executable:
     """A kernel in tiles, ready to be called on arrays on a GPU. Raises ArgumentError for a schedule that is none.

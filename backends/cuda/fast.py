@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tilec.backends.cuda.block import Parameter
 from tilec.backends.cuda.call import View
-from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.untiled import Untiled
 from tilec.ir import (
     Kernel,
 )
@@ -59,15 +59,15 @@ class Emitter(Protocol):
         """Raises ArgumentError for fields that no schedule has."""
         ...
 
-    def schedules(self, online: Online, arch: str) -> Iterator[Any]:
+    def schedules(self, online: Untiled, arch: str) -> Iterator[Any]:
         """The schedules to try, the best first, with the fields that are asked for. Raises Refused where no grid fits."""
         ...
 
-    def tiles(self, online: Online, schedule: Any) -> Kernel:
+    def tiles(self, online: Untiled, schedule: Any) -> Kernel:
         """The placed tile IR under a schedule."""
         ...
 
-    def steps(self, online: Online, schedule: Any) -> Pipeline:
+    def steps(self, online: Untiled, schedule: Any) -> Pipeline:
         """The passes that make these tiles."""
         ...
 
@@ -76,7 +76,7 @@ class Emitter(Protocol):
         ...
 
     def sources(
-        self, online: Online, kernel: Kernel, schedule: Any, arch: str
+        self, online: Untiled, kernel: Kernel, schedule: Any, arch: str
     ) -> Mapping[int, Launched | str]:
         """For each grid of a placed kernel: its source, or why it has none."""
         ...

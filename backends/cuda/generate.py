@@ -12,9 +12,9 @@ from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda import call, nvrtc
 from tilec.backends.cuda.code import Code, Unit, image
 from tilec.backends.cuda.fast import HOPPER, Emitter, Refused, makers
-from tilec.backends.cuda.online import Online
 from tilec.backends.cuda.simt.lower import lower
 from tilec.backends.cuda.source import complete
+from tilec.backends.cuda.untiled import Untiled
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.outline import Outline, outline
@@ -53,7 +53,7 @@ class Whole:
         return self.processors if self.outline.cut(self.numbers.completed(known)) else None
 
 
-def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | None:
+def uncut(online: Untiled, arch: str, its: Emitter, processors: int) -> Whole | None:
     """The tiles of a fast emitter with no axis in pieces; None where no grid fits it."""
     from tilec.passes.split import pieces
 
@@ -66,7 +66,7 @@ def uncut(online: Online, arch: str, its: Emitter, processors: int) -> Whole | N
     return Whole(outline(kernel, cut), processors)
 
 
-def fast(online: Online, arch: str, its: Emitter, compiling: bool = True) -> Code | str:
+def fast(online: Untiled, arch: str, its: Emitter, compiling: bool = True) -> Code | str:
     """The code that a fast emitter makes, with `simt` for the grids that do not fit it; or why none fits.
 
     Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
@@ -113,7 +113,7 @@ def _problem(code: Code) -> tuple[str, int] | None:
     return None
 
 
-def _fast(online: Online, arch: str, its: Emitter, schedule: Any) -> Code | str:
+def _fast(online: Untiled, arch: str, its: Emitter, schedule: Any) -> Code | str:
     """The code under one schedule."""
     kernel = its.tiles(online, schedule)
     found = its.sources(online, kernel, schedule, arch)
@@ -155,7 +155,7 @@ def generate(
     kernel: Kernel,
     arch: str,
     name: str | None = None,
-    online: Online | None = None,
+    online: Untiled | None = None,
     compiling: bool = True,
 ) -> Code:
     """The code for a kernel in tiles (after place), by an emitter or the best one.
@@ -183,7 +183,7 @@ def generate(
     return general(kernel, arch, "; ".join(f"not {r}" for r in reasons))
 
 
-def decided(online: Online, arch: str, its: Emitter) -> Online:
+def decided(online: Untiled, arch: str, its: Emitter) -> Untiled:
     """With what a call would decide from its sizes, on a large GPU; scalars without a default decide nothing."""
     known = call.Numbers(online.kernel).completed(online.sizes)
     if any(n not in known for a in online.kernel.axes for n in scalar.names(a.extent)):

@@ -16,7 +16,7 @@ from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.fast import HOPPER, NAMES, emitter, makers
 from tilec.backends.cuda.generate import decided, fast, generate
-from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.untiled import Untiled
 from tilec.errors import ArgumentError, ResourceError
 from tilec.ir import Kernel
 
@@ -64,7 +64,7 @@ def code_for(
     kernel: Kernel,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: Online | None = None,
+    online: Untiled | None = None,
     compiling: bool = True,
 ) -> Code:
     """The code of a kernel in tiles for a target; `cuda` means the GPU that is here. `compiling`: as for `generate`."""
@@ -79,13 +79,13 @@ def prepare(
     kernel: Kernel,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: Online | None = None,
+    online: Untiled | None = None,
 ) -> None:
     """Compiles what a call would run into the cache on disk."""
     compiled(code_for(kernel, target, schedule, online and here(online, arch_of(target))))
 
 
-def here(online: Online, arch: str) -> Online:
+def here(online: Untiled, arch: str) -> Untiled:
     """With the shared memory of the device that is here, where it can run code for the architecture: it may have more."""
     from tilec.backends.cuda import launch
 
@@ -101,7 +101,7 @@ def draft(
     kernel: Kernel,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: Online | None = None,
+    online: Untiled | None = None,
 ) -> Draft:
     """The code of a kernel before the compiler has seen it. Raises ResourceError where the schedule does not fit."""
     try:
@@ -138,7 +138,7 @@ def _model(code: Code) -> Callable[[Budget, Ceilings], float] | None:
 
 
 def memory_bytes(
-    online: Online,
+    online: Untiled,
     target: str,
     schedule: Mapping[str, object],
     stated: Budget,
@@ -164,7 +164,7 @@ def memory_bytes(
     return sum(known) if len(known) == len(found) else None
 
 
-def steps(online: Online, target: str, schedule: Mapping[str, object]) -> Pipeline:
+def steps(online: Untiled, target: str, schedule: Mapping[str, object]) -> Pipeline:
     """The passes that cut a kernel into the tiles that run on a target; none where they are the default ones."""
     arch = arch_of(target)
     name = chosen(schedule, arch)

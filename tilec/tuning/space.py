@@ -70,7 +70,7 @@ def by_rule(
         return Choice({a: n for a, n in axes if n > 1 and a in online.extents})
     from tilec.backends.cuda import target as cuda
 
-    before = cuda.here(cuda.Online(online, sizes), cuda.arch_of(target))
+    before = cuda.here(cuda.Untiled(online, sizes), cuda.arch_of(target))
     code = cuda.code_for(tiles, target, None, before, compiling)
     if code.schedule is None:
         return Choice({}, {"emitter": code.emitter})

@@ -18,23 +18,23 @@ from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled, unev
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.structure import Structure
-from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.untiled import Untiled
 from tilec.ir import Grid, Kernel, Load, Map, Reduce, operands, walk
 from tilec.passes.split import Options
 from tilec.pipeline import Pipeline
 from tilec.scalar import evaluate
 
 
-def tiles(online: Online, schedule: Schedule) -> Kernel:
+def tiles(online: Untiled, schedule: Schedule) -> Kernel:
     """The placed tile IR of a kernel under a schedule."""
     return tiled(_specialised(online), schedule, online.packed, online.workers)
 
 
-def _specialised(online: Online) -> Kernel:
+def _specialised(online: Untiled) -> Kernel:
     return specialised(online.kernel, online.sizes, online.packed)
 
 
-def steps(online: Online, schedule: Schedule) -> Pipeline:
+def steps(online: Untiled, schedule: Schedule) -> Pipeline:
     """The passes that `tiles` runs."""
     return hopper.steps(online.kernel, online.sizes, schedule, online.packed, online.workers)
 
@@ -44,7 +44,7 @@ def cutting(schedule: Schedule, processors: int) -> Options:
     return hopper.cutting(processors, schedule)
 
 
-def schedules(online: Online, arch: str) -> Iterator[Schedule]:
+def schedules(online: Untiled, arch: str) -> Iterator[Schedule]:
     """The schedules to try for a kernel, the best first, with the fields that are asked for.
 
     Raises Refused where no grid fits.
@@ -57,7 +57,7 @@ def schedules(online: Online, arch: str) -> Iterator[Schedule]:
 
 
 def sources(
-    online: Online, kernel: Kernel, schedule: Schedule, arch: str
+    online: Untiled, kernel: Kernel, schedule: Schedule, arch: str
 ) -> dict[int, Source | str]:
     """For each grid of a placed kernel, by its place among the grids: its source, or why it has none."""
     out: dict[int, Source | str] = {}

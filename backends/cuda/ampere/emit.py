@@ -13,7 +13,7 @@ from tilec.backends.cuda.ampere.plan import Plan, padded
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.ampere.streaming import Streaming
 from tilec.backends.cuda.hopper.source import REDO, Parameter
-from tilec.backends.cuda.hopper.text import Lines
+from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
 from tilec.ir import operands, walk
 

@@ -38,9 +38,9 @@ from tilec.backends.cuda.hopper.steps import (
     Turn,
     split,
 )
-from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
+from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
 from tilec.ir import Load, Map, operands, walk
 

@@ -13,7 +13,7 @@ from tilec.backends.cuda.hopper.launch import blocks, in_pieces, parameters, ref
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
 from tilec.backends.cuda.hopper.schedule import fields as fields_of
 from tilec.backends.cuda.hopper.source import Source
-from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.untiled import Untiled
 from tilec.ir import Kernel
 from tilec.passes.split import Options
 from tilec.pipeline import Pipeline
@@ -31,7 +31,7 @@ def check(fields: Mapping[str, object]) -> None:
     changed(Schedule(), {n: x for n, x in fields.items() if n != "loader"})
 
 
-def schedules(online: Online, arch: str) -> Iterator[Schedule]:
+def schedules(online: Untiled, arch: str) -> Iterator[Schedule]:
     """The schedules to try."""
     first = hopper.suggested(online.kernel, online.sizes, online.packed, online.scattered)
     if "warpgroups" in online.schedule:
@@ -39,12 +39,12 @@ def schedules(online: Online, arch: str) -> Iterator[Schedule]:
     return hopper.candidates(changed(first, online.schedule), online.schedule)
 
 
-def tiles(online: Online, schedule: Schedule) -> Kernel:
+def tiles(online: Untiled, schedule: Schedule) -> Kernel:
     """The placed tile IR under a schedule."""
     return hopper.tiles(online.kernel, online.sizes, schedule, online.packed, online.workers)[0]
 
 
-def steps(online: Online, schedule: Schedule) -> Pipeline:
+def steps(online: Untiled, schedule: Schedule) -> Pipeline:
     """The passes that make these tiles."""
     return hopper.steps(online.kernel, online.sizes, schedule, online.packed, online.workers)
 
@@ -55,7 +55,7 @@ def cutting(schedule: Schedule, processors: int) -> Options:
 
 
 def sources(
-    online: Online, kernel: Kernel, schedule: Schedule, arch: str
+    online: Untiled, kernel: Kernel, schedule: Schedule, arch: str
 ) -> Mapping[int, Source | str]:
     """The sources of the grids, or why there are none."""
     return hopper.sources(kernel, schedule, online.scattered)

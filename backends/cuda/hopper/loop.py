@@ -19,8 +19,8 @@ from tilec.backends.cuda.hopper.expression import (
     same_quotient,
 )
 from tilec.backends.cuda.hopper.span import Span
-from tilec.backends.cuda.hopper.text import Lines
 from tilec.backends.cuda.hopper.words import Words
+from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
 from tilec.ir import (
     Cast,

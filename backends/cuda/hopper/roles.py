@@ -11,7 +11,7 @@ from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.source import Parameter
 from tilec.backends.cuda.hopper.structure import Block, Structure
-from tilec.backends.cuda.hopper.text import Lines, Names
+from tilec.backends.cuda.hopper.writer import Lines, Names
 from tilec.dataflow import backward, definitions, names_in
 from tilec.ir import If, Map, Op, Operand, Reduce, Store, Yield, operands
 

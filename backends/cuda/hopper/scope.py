@@ -15,7 +15,7 @@ from tilec.backends.cuda.hopper.expression import (
 )
 from tilec.backends.cuda.hopper.labels import Label
 from tilec.backends.cuda.hopper.structure import Structure
-from tilec.backends.cuda.hopper.text import Lines, Names
+from tilec.backends.cuda.hopper.writer import Lines, Names
 from tilec.dtypes import DType
 from tilec.ir import (
     Cast,

@@ -15,7 +15,7 @@ from typing import Protocol
 from tilec.backends.cuda.hopper.analysis import Analysis
 from tilec.backends.cuda.hopper.expression import COLUMN, Expression
 from tilec.backends.cuda.hopper.span import Span, greatest, least
-from tilec.backends.cuda.hopper.text import Lines, Names
+from tilec.backends.cuda.hopper.writer import Lines, Names
 
 BITS = 128
 """The columns of a tile whose bits fill a word: a thread has 32 of them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilec.backends.cuda import block, call
 from tilec.backends.cuda.block import WORDS, WORKSPACE, Parameter, Piece, Pointer
-from tilec.backends.cuda.simt.text import Names
+from tilec.backends.cuda.simt.writer import Names
 from tilec.dtypes import DType
 from tilec.ir import Buffer, Grid, Kernel
 

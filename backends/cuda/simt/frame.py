@@ -12,8 +12,8 @@ from tilec.backends.cuda.simt.memory import Tile
 from tilec.backends.cuda.simt.memory import tile as new_tile
 from tilec.backends.cuda.simt.plan import names_in
 from tilec.backends.cuda.simt.stages import Stages
-from tilec.backends.cuda.simt.text import Names, Writer
 from tilec.backends.cuda.simt.values import Evaluator, Point, Window
+from tilec.backends.cuda.simt.writer import Names, Writer
 from tilec.dtypes import DType
 from tilec.errors import UnsupportedError
 from tilec.ieee import Facts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilec.backends.cuda.simt.arguments import Arguments
 from tilec.backends.cuda.simt.memory import Layout, allocate
 from tilec.backends.cuda.simt.regions import Regions
-from tilec.backends.cuda.simt.text import Writer
+from tilec.backends.cuda.simt.writer import Writer
 from tilec.ieee import Facts
 from tilec.ir import Grid, Kernel
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tilec.backends.cuda.simt.arguments import Arguments, storage, tensors
 from tilec.backends.cuda.simt.functions import Val, apply, cast, convert, decayed, kind_for, literal
 from tilec.backends.cuda.simt.memory import Tile
-from tilec.backends.cuda.simt.text import Names, Writer
+from tilec.backends.cuda.simt.writer import Names, Writer
 from tilec.functions import DECAYING
 from tilec.ieee import Facts
 from tilec.ir import Cast, Edge, Kernel, Load, Map, Operand, Store

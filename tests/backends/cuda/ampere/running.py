@@ -15,7 +15,7 @@ from tilec import pipeline, rows
 from tilec.backends.cuda.ampere import compile as ampere
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
-from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.untiled import Untiled
 from tilec.ir import Kernel
 
 ARCH = "sm_80"
@@ -30,17 +30,17 @@ def online(
     pieces: frozenset[str] = frozenset(),
     packed: bool = False,
     workers: int | None = None,
-) -> Online:
+) -> Untiled:
     """A program before it is cut in tiles. `pieces`: tensors that are not copied 16 bytes at a time. `packed`: heads that
     share their keys are the rows. `workers`: the keys are cut in pieces for so many."""
     ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype)).lowered
     made = pipeline.run(ir, pipeline.tensor_pipeline())
     heads = rows.choose(made, sizes, pipeline.target_of("cuda")) if packed else None
     assert (heads is not None) == packed
-    return Online(made, sizes, heads, {}, workers, pieces)
+    return Untiled(made, sizes, heads, {}, workers, pieces)
 
 
-def tiles(begun: Online, **changes: object) -> tuple[Kernel, dict[int, Source], dict[int, str]]:
+def tiles(begun: Untiled, **changes: object) -> tuple[Kernel, dict[int, Source], dict[int, str]]:
     """A program in tiles under its default schedule, or a changed one; the sources of the grids that fit, and why others
     do not."""
     schedule: Schedule = next(ampere.schedules(begun, ARCH))

@@ -19,7 +19,7 @@ from tilec.backends.cuda.ampere import plan as plans
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.code import Code, compiled
-from tilec.backends.cuda.online import Online
+from tilec.backends.cuda.untiled import Untiled
 from tilec.errors import ArgumentError, UnsupportedError
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -36,7 +36,7 @@ def compiler() -> bool:
     return True
 
 
-def begun(width: int) -> Online:
+def begun(width: int) -> Untiled:
     """Causal attention of a width."""
     sizes = {"B": 1, "H": 1, "M": 4096, "N": 4096, "D": width, "E": width}
     return running.online(tilec.load(EXAMPLES / "causal.tile"), "bf16", sizes)

@@ -10,7 +10,7 @@ from tilec.rows import Rows
 
 
 @dataclass(frozen=True)
-class Online:
+class Untiled:
     """A kernel before it is cut in tiles (after the pass `online`), the sizes it is for, and the fields of its schedule that
     are asked for. `packed`: another axis in the rows of its tiles. `workers`: the streamed axis
     is cut in pieces for so many. `scattered`: its tensors that no wide copy can bring.

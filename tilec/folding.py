@@ -1,4 +1,4 @@
-"""A builder for the small scalar arithmetic of the tile passes: literals are folded, and nothing is made twice."""
+"""The builder of the tile passes: small scalar arithmetic, with literals folded and nothing made twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilec.scalar import Scalar
 from tilec.wide import reached, saturated
 
 
-class Emitter(Builder):
+class FoldingBuilder(Builder):
     """A builder that folds literals and makes nothing twice.
 
     `wide`: the integers, and tensors of them, whose sums might not fit 64 bits; what is made of them joins them.
