@@ -16,6 +16,7 @@ from tilec.scalar import Number
 
 if TYPE_CHECKING:
     from tilec.ceilings import Ceilings
+    from tilec.cut import Before
     from tilec.rows import Rows
     from tilec.traffic import Budget
 
@@ -258,21 +259,19 @@ def runner(
     tiles: Tiles,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: Online | None = None,
+    before: Before | None = None,
     hint: bool = False,
     packed: Rows | None = None,
 ) -> Runner:
     """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
-    `online`: for targets that choose the tiles themselves. `hint`: a call that the schedule does not fit takes another one.
+    `before`: for targets that choose the tiles themselves. `hint`: a call that the schedule does not fit takes another one.
     `packed`: what is in the rows of a tile in place of the usual axis.
     """
     if on_gpu(target):
         from tilec.backends.cuda import execute
-        from tilec.backends.cuda import target as cuda
 
-        before = cuda.Untiled(*online, packed) if online else None
-        return execute.executable(tiles.kernel, target, schedule, before, hint)
+        return execute.executable(tiles, target, schedule, before, hint, packed)
     if target == "cpu":
         from tilec.backends.cpu.target import executable
 

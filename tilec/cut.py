@@ -42,6 +42,27 @@ class Needs:
     rows: Chooser
 
 
+@dataclass(frozen=True)
+class Before:
+    """A kernel before it is cut, and the sizes of a call, for targets that choose the tiles themselves. `make` gives the
+    kernel; `shelf`: for what is known of it."""
+
+    needs: Needs
+    sizes: Mapping[str, int]
+    make: Callable[[], Kernel]
+    shelf: Shelf | None = None
+
+    @property
+    def header(self) -> Kernel:
+        """Its header."""
+        return self.needs.rows.kernel
+
+    @staticmethod
+    def of(online: Kernel, sizes: Mapping[str, int]) -> Before:
+        """A kernel that is made already."""
+        return Before(needs(online), sizes, lambda: online)
+
+
 KNOWN = outline.HEADER | plain.classes(Needs, Chooser, Candidates, Candidate, Heights)
 
 
@@ -112,7 +133,7 @@ class Cutter:
             make = functools.partial(_outline, whole, workers)
             shelf = self._shelf and self._shelf.under(key, workers)
             known = make() if shelf is None else shelf.kept(Outline, make, outline.KNOWN)
-            found = self._tiled[key, workers] = Tiles(known, whole)
+            found = self._tiled[key, workers] = Tiles(known, whole, shelf)
         return found
 
 

@@ -26,6 +26,7 @@ from tilec.ir import (
     Value,
 )
 from tilec.scalar import Compiled, Number, Scalar, compiled
+from tilec.shelf import Shelf
 from tilec.wide import counted
 
 HEADER = plain.classes(Kernel, Tensor, Argument, Output, Axis, Assertion)
@@ -64,8 +65,13 @@ KNOWN = OPS | plain.classes(Outline)
 
 def outline(kernel: Kernel, pieces: tuple[Scalar, ...] = ()) -> Outline:
     """The outline of a kernel in tiles."""
-    body = tuple(bare for op in kernel.body if (bare := _bare(op)) is not None)
-    return Outline(replace(kernel, body=body), digest(kernel), numbers(kernel), pieces)
+    return Outline(bare(kernel), digest(kernel), numbers(kernel), pieces)
+
+
+def bare(kernel: Kernel) -> Kernel:
+    """A kernel in tiles with nothing in its grids."""
+    body = tuple(kept for op in kernel.body if (kept := _bare(op)) is not None)
+    return replace(kernel, body=body)
 
 
 def numbers(kernel: Kernel) -> tuple[str, ...]:
@@ -91,10 +97,12 @@ def digest(kernel: Kernel) -> str:
 
 
 class Tiles:
-    """A kernel in tiles: its outline is known, all of it is made when somebody looks."""
+    """A kernel in tiles: its outline is known, all of it is made when somebody looks. `shelf`: for what is known of it."""
 
-    def __init__(self, outline: Outline, make: Callable[[], Kernel]) -> None:
-        self.outline, self._make = outline, make
+    def __init__(
+        self, outline: Outline, make: Callable[[], Kernel], shelf: Shelf | None = None
+    ) -> None:
+        self.outline, self._make, self.shelf = outline, make, shelf
 
     @staticmethod
     def of(kernel: Kernel) -> Tiles:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tilec import bounds, cut, outline, pipeline, plain
 from tilec.bounds import Index
-from tilec.cut import Cutter, Needs
+from tilec.cut import Before, Cutter, Needs
 from tilec.dtypes import DType
 from tilec.ir import Kernel, Op, operands, walk
 from tilec.source import Source
@@ -70,6 +70,10 @@ class Typed:
             shelf = self.shelf.under("target", target)
             self._cutters[target] = Cutter(self.needs, lambda: self.online, target, shelf)
         return self._cutters[target]
+
+    def before(self, sizes: Mapping[str, int]) -> Before:
+        """It, not cut yet."""
+        return Before(self.needs, sizes, lambda: self.online, self.shelf)
 
     def _facts(self) -> Facts:
         from tilec.tuning import shipped

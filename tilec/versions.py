@@ -93,8 +93,7 @@ class Versions:
         cut = typed.cutter(target)(bound.sizes, bound.scalars, tile, schedule, far=far)
         key += cut.key
         if key not in self._ready:
-            own = backend.on_gpu(target) and not tile and not far
-            before = (typed.online, bound.sizes) if own else None
+            before = None if tile or far else typed.before(bound.sizes)
             hint = tuned is not None
             made = backend.runner(cut.tiles, target, schedule, before, hint, cut.packed)
             self._ready[key] = cut.tiles, made

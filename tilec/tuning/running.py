@@ -23,6 +23,7 @@ import numpy
 
 from tilec import backend, pipeline
 from tilec.arrays import Array, numpy_dtype
+from tilec.cut import Before
 from tilec.dtypes import SIZES, DType
 from tilec.errors import TilecError
 from tilec.outline import Tiles
@@ -130,7 +131,7 @@ class Problem:
         name = request["name"]
         if name not in self.runners:
             (tiles,) = read(request["tiles"])
-            before = (self.online, self.sizes) if request["own"] else None
+            before = Before.of(self.online, self.sizes) if request["own"] else None
             packed = self._packed() if request["own"] else None
             made = backend.runner(
                 Tiles.of(tiles), self.target, request["schedule"], before, packed=packed
