@@ -15,11 +15,11 @@ is read once, by a grid of its own (`tilec.summary`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tilec.assume import assume
-from tilec.dataflow import definitions, depends_on
+from tilec.dataflow import backward, definitions, depends_on
 from tilec.folding import FoldingBuilder
 from tilec.interval import Formula, Intervals
 from tilec.ir import Body, Edge, For, Grid, If, Kernel, Load, Map, Op, Operand, Value, Yield, walk
@@ -34,13 +34,21 @@ Condition = tuple[str, bool]
 """A condition, and the answer that keeps elements alive."""
 
 
-def prune(kernel: Kernel) -> Kernel:
+@dataclass(frozen=True)
+class Options:
+    """`apart`: where conditions about data hold in a window, and others about positions may not, it has a body of its
+    own."""
+
+    apart: bool = False
+
+
+def prune(kernel: Kernel, options: Options = Options()) -> Kernel:
     """The kernel without the blocks and the conditions that do not matter."""
     summaries = Summaries(kernel, used_names(kernel))
     body: list[Op] = []
     for op in kernel.body:
         if isinstance(op, Grid):
-            op = replace(op, body=_region(op.body, _Place.of(summaries, op)))
+            op = replace(op, body=_region(op.body, _Place.of(summaries, op, options)))
             body += summaries.take(x.tensor for x in walk(op.body) if isinstance(x, Load))
         body.append(op)
     return simplify(replace(summaries.kernel, body=tuple(body)))
@@ -54,12 +62,13 @@ class _Place:
     tiles: Tiles
     known: Mapping[str, Op]
     names: frozenset[str]
+    options: Options
 
     @staticmethod
-    def of(summaries: Summaries, grid: Grid) -> _Place:
+    def of(summaries: Summaries, grid: Grid, options: Options) -> _Place:
         """The beginning of a grid's body."""
         known = definitions(summaries.source.body)
-        return _Place(summaries, dict(grid.axes), known, frozenset(known))
+        return _Place(summaries, dict(grid.axes), known, frozenset(known), options)
 
     def after(self, op: Op) -> _Place:
         """Behind an op."""
@@ -91,6 +100,7 @@ class _Loop:
 
     def __init__(self, op: For, tile: int, place: _Place) -> None:
         self.op, self.tile, self.summaries = op, tile, place.summaries
+        self.apart = place.options.apart
         self.taken = place.summaries.taken
         self.known = {**place.known, **definitions(op.body)}
         self.emit = FoldingBuilder(
@@ -222,12 +232,18 @@ class _Loop:
         whole = self.down(self.extent)
         end = whole if stop == self.extent else self.emit.fn("min", stop, whole)
         lives = self.throughout("any", self.intervals.truth(counts).may)
-        holding = (self.throughout("all", self.holds(c)) for c in conditions)
-        full = self.emit.all(*holding) if conditions else False
+        holding = {c: self.throughout("all", self.holds(c)) for c in conditions}
+        data = [c for c in conditions if self.asks_data(c)] if self.apart else []
+        ways = [(self.emit.all(*(holding[c] for c in some)), some) for some in (conditions, data)]
+        ways = [w for w in (ways if data != conditions else ways[:1]) if w[1]]
         return [
-            _Part(_Tested(self, lives, full, conditions), start, end, False),
-            _Part(_Tested(self, lives, False), self.later(start, whole), stop, True),
+            _Part(_Tested(self, lives, ways), start, end, False),
+            _Part(_Tested(self, lives), self.later(start, whole), stop, True),
         ]
+
+    def asks_data(self, c: Condition) -> bool:
+        """Whether a condition looks at data."""
+        return any(isinstance(self.known[x], Load) for x in backward([c[0]], self.known))
 
     def without(self, conditions: Iterable[Condition]) -> Body:
         """The body where conditions are known to have their answers."""
@@ -299,19 +315,20 @@ class _Plain:
 
 @dataclass(frozen=True)
 class _Tested:
-    """A body behind tests of the window: may anything count (`lives`), do the conditions hold throughout (`full`)."""
+    """A body behind tests of the window: may anything count (`lives`), which conditions hold throughout (`ways`: the test of
+    this, and these)."""
 
     loop: _Loop
     lives: Operand
-    full: Operand
-    conditions: list[Condition] = field(default_factory=list[Condition])
+    ways: Sequence[tuple[Operand, list[Condition]]] = ()
 
     def ops(self, within: Body) -> Body:
-        """The tests that are needed, and the body: none of it, the full one, or the plain one."""
+        """The tests that are needed, and the body: none of it, one without some conditions, or the plain one."""
         body = self.loop.op.body
-        if self.full is not False:
-            plain = copy_fresh(body, self.loop.taken)
-            body = self._choose(self.full, self.loop.without(self.conditions), plain)
+        for holds, conditions in reversed(self.ways):
+            if holds is not False:
+                orelse = copy_fresh(body, self.loop.taken)
+                body = self._choose(holds, self.loop.without(conditions), orelse)
         if self.lives is not True:
             same = (Yield((), tuple(v.name for v in self.loop.op.args)),)
             body = self._choose(self.lives, body, same)

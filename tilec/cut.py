@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from tilec import backend, outline, pipeline, plain, rows
 from tilec.heights import Heights
@@ -81,6 +81,7 @@ class Cutter:
         self, known: Needs, online: Callable[[], Kernel], target: str, shelf: Shelf | None = None
     ) -> None:
         self._known, self._online, self._target, self._shelf = known, online, target, shelf
+        self._whole = pipeline.target_of(target)
         self._tiled: dict[object, Tiles] = {}
 
     @staticmethod
@@ -103,8 +104,9 @@ class Cutter:
         packed = self._packed(known, workers or 1, tile)
         extents = {**(packed.extents if packed else {}), **tile}
         fixed = {d: sizes[d] for d in (*self._known.static, *(packed.dims if packed else ()))}
-        key = (*fixed.items(), *extents.items(), *schedule.items(), far)
-        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, self._target, far=far)
+        seen = self._whole.among(max(1, (workers or 1) // 2))
+        key = (*fixed.items(), *extents.items(), *schedule.items(), far, *astuple(seen))
+        steps = functools.partial(pipeline.tile_pipeline, fixed, extents, seen, far=far)
         tiles = self._made(key, steps, workers)
         if tiles.outline.cut(known):
             key += ("workers", workers)
@@ -115,7 +117,7 @@ class Cutter:
         self, known: Mapping[str, Number], workers: int, tile: Mapping[str, int]
     ) -> Rows | None:
         """What is in the rows of a tile by rule; None for the usual ones, and where other rows are chosen."""
-        found = self._known.rows(known, pipeline.target_of(self._target), workers)
+        found = self._known.rows(known, self._whole, workers)
         streamed = self._known.streamed
         extents = {a: n for a, n in found.extents.items() if a not in streamed} if found else {}
         return found if all(tile.get(a, n) == n for a, n in extents.items()) else None

@@ -145,7 +145,7 @@ def tensor_pipeline() -> Pipeline:
 def tile_pipeline(
     sizes: Mapping[str, int],
     extents: Mapping[str, int],
-    target: str = "cpu",
+    target: str | Target = "cpu",
     workers: int | None = None,
     *,
     far: bool = False,
@@ -158,7 +158,8 @@ def tile_pipeline(
             continue  # `j - i < n` is asked as `j < i + n`, which may not fit 64 bits
         if name == "place" and workers is not None:
             steps.append(step("split", workers=workers))
-        given = {"sizes": sizes, "extents": extents, "target": target_of(target)}
+        seen = target_of(target) if isinstance(target, str) else target
+        given = {"sizes": sizes, "extents": extents, "target": seen}
         steps.append(step(name, **{k: given[k] for k in fields(name) if k in given}))
     return tuple(steps)
 

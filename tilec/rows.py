@@ -101,7 +101,8 @@ class Chooser:
         found = [group.rows(self.kernel, sizes, target) for group in self.groups]
         first = found[0] if found else None
         if first is None and self.heights is not None:
-            extents = self.heights.extents(self.kernel, sizes, target, max(1, workers // 2))
+            threads = max(1, workers // 2)
+            extents = self.heights.extents(self.kernel, sizes, target.among(threads), threads)
             return Rows(extents, ()) if extents else None
         return first if all(r == first for r in found) else None
 

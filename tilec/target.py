@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Target:
     larger by more than `over`, as half the rows read all that is streamed twice as often. What does not fit `limit` is
     an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
-    where that makes it fit. `heights`: other rows that a tile may have.
+    where that makes it fit. `heights`: other rows that a tile may have. `memory`: bytes of the tiles of all workers.
     """
 
     name: str
@@ -28,6 +28,15 @@ class Target:
     narrow: int | None = None
     near: int | None = None
     heights: tuple[int, ...] = ()
+    memory: int | None = None
+
+    def among(self, workers: int) -> Target:
+        """The target as each of so many workers sees it: what is theirs together limits the tiles of each."""
+        if self.cache is None or self.memory is None:
+            return self
+        share = self.memory // workers
+        cache = min(self.cache, share)
+        return replace(self, cache=cache, over=min(self.over, share - cache))
 
 
 CPU = Target(
@@ -42,6 +51,7 @@ CPU = Target(
     narrow=1024,
     near=28 << 10,
     heights=(32, 64, 256),
+    memory=15 << 20,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
 CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)

@@ -142,21 +142,35 @@ class Form:
         if self.far > 1:
             return
         turns = -(-(self.rows or 1) // most)
-        known = [x for x in self.loads if x.result.name in self.ev.consecutive]
-        for load in known:
-            if self.settled(load, {*p.at, self.s.rows}):
-                later = -(-AHEAD[min(turns, len(AHEAD)) - 1] // self.size(load))
-                for row in rows[turn::turns]:
-                    with self.ev.scope():
-                        self.ask(load, p, self.e.add(row, later))
+        for load in self.certain(p):
+            later = -(-AHEAD[min(turns, len(AHEAD)) - 1] // self.size(load))
+            for row in rows[turn::turns]:
+                with self.ev.scope():
+                    self.ask(load, p, self.inside(self.e.add(row, later)))
 
-    def ask(self, load: Load, p: Point, row: Any) -> None:
-        """Asks for a row, the last one of its axis at most: it may be beyond the present window."""
+    def at_once(self, p: Point, rows: Sequence[Any]) -> None:
+        """Asks for all lines of rows that lie in several places, before they are read side by side."""
+        if self.far > 1 and not self.narrow:
+            for load in self.certain(p):
+                for row in rows:
+                    self.ask(load, p, row)
+
+    def certain(self, p: Point) -> list[Load]:
+        """The loads whose rows are consecutive in memory, and known before they are read."""
+        known = [x for x in self.loads if x.result.name in self.ev.consecutive]
+        return [x for x in known if self.settled(x, {*p.at, self.s.rows})]
+
+    def inside(self, row: Any) -> Any:
+        """A row that may be beyond the present window, as the last one of its axis at most."""
         e, ev, s = self.e, self.ev, self.s
         last = e.sub(e.add(ev.slots["extent", s.rows], -1), ev.window(s.rows).first)
-        address = ev.row(load, Point({**p.at, s.rows: e.min(row, last)}, s.lanes))
+        return e.min(row, last)
+
+    def ask(self, load: Load, p: Point, row: Any) -> None:
+        """Asks for a row."""
+        address = self.ev.row(load, Point({**p.at, self.s.rows: row}, self.s.lanes))
         for n in range(0, self.size(load), LINE):
-            e.prefetch(e.at(address, n, 1), near=True)
+            self.e.prefetch(self.e.at(address, n, 1), near=True)
 
     def size(self, load: Load) -> int:
         """The bytes of a row."""

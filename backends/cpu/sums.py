@@ -58,6 +58,7 @@ class Sums(Form):
         with self.ev.scope():
             for r in rows:
                 self.hoist(p.on(s.rows, r))
+            self.at_once(p, rows)
             if self.rows is None:
                 self.ahead(p, rows, 0, together)
 

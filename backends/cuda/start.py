@@ -11,7 +11,7 @@ from tilec import outline, plain
 from tilec.backends.cuda import call, nvrtc
 from tilec.backends.cuda.code import Called, Code, Unit
 from tilec.backends.cuda.fast import Refused, emitter
-from tilec.backends.cuda.hopper.sections import Sections
+from tilec.backends.cuda.hopper.sections import Late, Sections
 from tilec.backends.cuda.hopper.source import CopyMap, Facts, Parameter
 from tilec.backends.cuda.simt.arguments import Function
 from tilec.backends.cuda.untiled import Untiled
@@ -64,7 +64,7 @@ class Tried:
 
 
 KNOWN = outline.KNOWN | plain.classes(
-    Tried, Whole, Called, Unit, Function, Facts, Parameter, CopyMap, Sections
+    Tried, Whole, Called, Unit, Function, Facts, Parameter, CopyMap, Sections, Late
 )
 
 

@@ -14,10 +14,11 @@ from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import compile as hopper
 from tilec.backends.cuda.hopper.analysis import HEAVY
-from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled, uneven
+from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.structure import Structure
+from tilec.backends.cuda.hopper.uneven import LATE, growing, uneven
 from tilec.backends.cuda.untiled import Untiled
 from tilec.ir import Grid, Kernel, Load, Map, Reduce, operands, walk
 from tilec.passes.split import Options
@@ -99,7 +100,8 @@ FEW = 64
 def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> list[Schedule]:
     """The schedules whose tiles fit a multiprocessor, those that are fast where they do first, and those last beside whose
     tiles registers are likely to lack. `limit`: the shared memory that a block may ask for."""
-    base = Schedule(order="longest" if uneven(s) else "static")
+    late = 2 * LATE if growing(s) else 0
+    base = Schedule(order="longest" if uneven(s) else "static", late=late)
     tiles = (*s.queries, *s.rings)
     width = max([t.width for t in tiles] + [x.width for x in s.slots])
     rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))

@@ -90,7 +90,7 @@ class _Kernel(Streaming):
         """The kernel's arguments, in order."""
         out = self.plain_parameters()
         if self.schedule.order == "longest":
-            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
+            out += self.dealing_parameters()
         if self.s.watched:
             out.append(REDO)
         return tuple(out)

@@ -49,7 +49,9 @@ class Loading(Places):
             self.out.add("u32 probe = 0;")
         self.scope.whole = False
         rows = replace(t, rows=self.rows_in(t))
-        Computing(self.scope, rows, self.schedule.warps).write(to, "position")
+        computing = Computing(self.scope, rows, self.schedule.warps)
+        computing.look_up("position")
+        computing.write(to, "position")
         if t.rounded:
             self.out.add(
                 "if (probe & 0x7fff7fff) *redo = 1;   // an element that 16 bits do not hold"

@@ -24,7 +24,8 @@ class Schedule:
     arrive while the values are multiplied. `query`: where the rows of the first product stay; `half`: of wide ones, half
     in registers. `blocks`: how many blocks are
     to fit a multiprocessor, which bounds the registers. `order`: tiles as they come (`static`), or those with the most
-    windows first (`longest`), in sections of `section` heads that share the L2 cache. `relax`: maxima may be stale.
+    windows first (`longest`), in sections of `section` heads that share the L2 cache, but the first rows of all heads, at
+    most `late` tiles, at the end. `relax`: maxima may be stale.
     `pieces`: how many the streamed axis of a tile is cut in; 0: as many as keep all multiprocessors busy.
     """
 
@@ -36,6 +37,7 @@ class Schedule:
     blocks: int = 2
     order: Literal["static", "longest"] = "static"
     section: int = 8
+    late: int = 0
     relax: bool = True
     pieces: int = 0
 
@@ -53,6 +55,11 @@ class Schedule:
     def at_once(self) -> int:
         """The tiles in which a multiprocessor counts where there are few."""
         return 1
+
+    @property
+    def apart(self) -> bool:
+        """Whether masks of data and of positions are apart: each would be one more program of a window."""
+        return False
 
     @property
     def threads(self) -> int:

@@ -135,13 +135,8 @@ class Streaming(Loading):
             out.add(f"const int window = start_{k} + at * {s.columns};")
             for op in s.tests[k]:
                 self.scope.declare(op)
-            for n, b in enumerate(s.blocks):
-                if b.number == k:
-                    parts = [
-                        f"{'' if yes else '!'}{self.scope.operand(c, None).text}"
-                        for c, yes in b.choice
-                    ]
-                    out.add(f"if ({' && '.join(parts) or 'true'}) kind = {n};")
+            for n, test in self.ways(k):
+                out.add(f"if ({test}) kind = {n};")
         self.scope.values = saved
         if k < len(s.loops) - 1:
             out.add(f"at -= windows_{k};")

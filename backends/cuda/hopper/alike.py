@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from tilec.backends.cuda.hopper.analysis import Analysis
@@ -44,6 +44,27 @@ def alike(s: Structure) -> Alike | None:
         if len(masked) == len(found) and masked[k]:
             return Alike(k, tuple(masked))
     return None
+
+
+def joined(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Blocks with one for two that differ in nothing but that it looks where the axis ends, where there are many: one more
+    takes longer to compile than looking there costs."""
+    if len(blocks) <= LEAST:
+        return blocks
+    out = list(blocks)
+    for general in blocks:
+        for b in blocks:
+            if general.loop.ragged and not b.loop.ragged and _same(general, b):
+                out.remove(b)
+                n = next(k for k, x in enumerate(out) if x.choices[0] == general.choices[0])
+                out[n] = replace(out[n], others=(*out[n].others, (b.number, b.choice)))
+    return tuple(out)
+
+
+def _same(general: Block, b: Block) -> bool:
+    """Whether two blocks compute the same, with the same masks."""
+    masked = _Comparison(general, b).run()
+    return masked is not None and all(masked.values())
 
 
 class _Comparison:

@@ -15,7 +15,8 @@ from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
-from tilec.ir import Edge, Grid, Kernel, Load, Op, operands, walk
+from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, growing, uneven
+from tilec.ir import Grid, Kernel, Load, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
 from tilec.scalar import evaluate
@@ -107,11 +108,13 @@ def steps(
 ) -> Pipeline:
     """The passes that `tiles` runs."""
     fixed = {d: sizes[d] for d in _known(kernel, packed)}
-    names = ("steady", "prune", "stage", *(["relax"] if schedule.relax else []))
+    names = ("stage", *(["relax"] if schedule.relax else []))
     cut = (Step("split", cutting(workers, schedule)),) if workers else ()
     return (
         step("specialise", sizes=fixed),
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
+        step("steady"),
+        step("prune", apart=schedule.apart),
         *(step(name) for name in names),
         *cut,
         step("place"),
@@ -149,6 +152,8 @@ class Tiling(Protocol):
     @property
     def relax(self) -> bool: ...
     @property
+    def apart(self) -> bool: ...
+    @property
     def pieces(self) -> int: ...
     @property
     def at_once(self) -> int: ...
@@ -160,7 +165,7 @@ def tiled(
     """The placed tile IR of a specialised kernel."""
     extents = tuple(packed.extents.items()) if packed else ()
     cut = cutting(workers, schedule) if workers else None
-    return _tiled(kernel, _target(schedule), schedule.relax, extents, cut)
+    return _tiled(kernel, _target(schedule), schedule.relax, schedule.apart, extents, cut)
 
 
 @functools.lru_cache(KEPT)
@@ -168,19 +173,21 @@ def _tiled(
     kernel: Kernel,
     target: Target,
     stale: bool,
+    apart: bool,
     extents: tuple[tuple[str, int], ...],
     cut: Options | None,
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
+    from tilec.passes import prune
     from tilec.passes.place import place
-    from tilec.passes.prune import prune
     from tilec.passes.relax import relax
     from tilec.passes.split import split
     from tilec.passes.stage import stage
     from tilec.passes.steady import steady
     from tilec.passes.tile import Options, tile
 
-    kernel = stage(prune(steady(tile(kernel, Options(dict(extents), target)))))
+    kernel = steady(tile(kernel, Options(dict(extents), target)))
+    kernel = stage(prune.prune(kernel, prune.Options(apart)))
     kernel = relax(kernel) if stale else kernel
     return place(split(kernel, cut) if cut else kernel)
 
@@ -232,6 +239,16 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
             break
         else:
             schedule = replace(schedule, columns=schedule.columns // 2)
+    return ordered(s, schedule, length)
+
+
+def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:
+    """A schedule with the order that the lengths of tiles ask for. Where data alone decides about these, heads come one
+    after the other, but whoever is free takes a tile. `length`: of the streamed axis."""
+    if growing(s):
+        return replace(schedule, late=LATE if length > LONG else 0)
+    if by_data(s) and not uneven(s):
+        return replace(schedule, order="longest", section=1)
     return schedule
 
 
@@ -258,31 +275,13 @@ def _fits(s: Structure, schedule: Schedule) -> bool:
 def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
-    several = _computed(s) and _column_loads(s) > 1
-    # where some scale scores and others weights, one window's wait while the next one's are loaded
-    loaded = schedule.columns // 4 * _column_loads(s) * (2 if several else 1)
+    loaded = schedule.columns // 4 * _column_loads(s)
     return fragments + loaded + plans.RESERVE <= schedule.registers[1]
 
 
 def _column_loads(s: Structure) -> int:
     """How many values a thread loads for each column of a window."""
+    if _computed(s) and labels(s):
+        return 0  # they come with the keys
     ops = walk(s.blocks[0].middle)
     return sum(isinstance(op, Load) and op.result.type.axes == (s.stream,) for op in ops)
-
-
-def uneven(s: Structure) -> bool:
-    """Whether how many windows a tile has depends on where its rows are."""
-    defs: dict[str, Op] = {v.name: op for op in s.prologue for v in op.results}
-    edges = {v.name for op in s.prologue if isinstance(op, Edge) for v in op.results}
-    if s.chosen:
-        return True
-    todo = [x for f in s.loops for x in (f.start, f.stop) if isinstance(x, str)]
-    seen: set[str] = set()
-    while todo:
-        x = todo.pop()
-        if x in edges:
-            return True
-        if x not in seen and x in defs:
-            seen.add(x)
-            todo += [y for y in operands(defs[x]) if isinstance(y, str)]
-    return False

@@ -3,56 +3,33 @@
 A warp takes a batch of rows at a time. First each thread computes what one of these rows needs: where it begins in memory,
 its factors. Then the threads of the warp go through the pieces of the batch: they load what a piece is made of, several
 pieces at a time, compute its elements, round them, and write them to their swizzled places. Values of columns alone are made
-once, before the rows. Pieces that are copied as they stand do not pass through registers. Where the elements of a row are
-not side by side and aligned, they are loaded one by one.
+once, before the rows. Where the elements of a row are not side by side and aligned, they are loaded one by one.
+
+Pieces that are copied as they stand do not pass through registers, and nobody waits for them here: the tile's barrier is
+told when they have arrived. So the places of all of a warp's rows are looked up first, then all its copies are under way at
+once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 
-from tilec.backends.cuda.fast import Refused
-from tilec.backends.cuda.hopper.expression import (
-    COLUMN,
-    ELEMENT,
-    POSITION,
-    Expression,
-    cast,
-    literal,
-    loaded,
-    pointwise,
-)
-from tilec.backends.cuda.hopper.pieces import PIECE, Pieces
-from tilec.backends.cuda.hopper.scope import Scope
-from tilec.backends.cuda.hopper.tiles import Tile
-from tilec.dataflow import definitions
+from tilec.backends.cuda.hopper.elements import Elements
+from tilec.backends.cuda.hopper.expression import COLUMN, ELEMENT
+from tilec.backends.cuda.hopper.pieces import PIECE
+from tilec.backends.cuda.hopper.staging import Staged
 from tilec.dtypes import SIZES
-from tilec.ir import Cast, Load, Map, Op, Operand, operands
+from tilec.ir import Load
 
 FLIGHT = 32
 """The registers per thread that hold pieces on their way from memory."""
+TOGETHER = 6
+"""The pieces of bytes that a thread widens side by side: one after the other it would wait for each."""
 
 
-class Computing:
-    """Writes the loop that computes a tile, by `warps` warps together."""
-
-    def __init__(self, scope: Scope, tile: Tile, warps: int) -> None:
-        self.scope, self.out, self.names = scope, scope.out, scope.names
-        self.tile, self.rows, self.warps = tile, tile.rows, warps
-        self.defs = definitions(tile.ops)
-        self.pieces = -(-tile.width // 16) * 2
-        self.lanes = min(32, 1 << (self.pieces - 1).bit_length())
-        self.loaded = Pieces(scope, tile)
-        loads = [op for op in tile.ops if isinstance(op, Load)]
-        self.adjacent = [op for op in loads if self.loaded.adjacent(op)]
-        self.columns: dict[str, Expression] = {}
-        self.own: dict[str, Expression] = {}
-        self.given: dict[str, Expression] = {}
-        self.elements: dict[str, Expression] = {}
-        self.loads: dict[str, str] = {}
-        self.whole = False
-        self.first_column = ""
+class Computing(Elements):
+    """Writes the loop that computes a tile."""
 
     @property
     def steps(self) -> int:
@@ -66,28 +43,9 @@ class Computing:
         """The rows that a warp takes at a time."""
         return self.steps * 32 // self.lanes
 
-    @property
-    def is_copy(self) -> bool:
-        """Whether pieces are those of a tensor as they stand."""
-        root = self.tile.ops[-1]
-        same = root.result.type.dtype == self.tile.dtype and self.tile.parts == 1
-        return self.whole and same and root in self.adjacent
-
-    @property
-    def is_bytes(self) -> bool:
-        """Whether pieces are bytes of a tensor, which become 16-bit numbers two at a time."""
-        op = self.bytes_loaded
-        signed = op is not None and op.result.type.dtype == "i8" and op in self.adjacent
-        return self.whole and signed and self.tile.width % 16 == 0
-
-    @property
-    def bytes_loaded(self) -> Op | None:
-        """The load that a tile is, but for a conversion."""
-        op = self.tile.ops[-1]
-        return self.defs.get(str(op.x)) if isinstance(op, Cast) else op
-
-    def write(self, to: str, origin: str) -> None:
-        """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them."""
+    def write(self, to: str, origin: str, full: str | None = None) -> None:
+        """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them.
+        `full`: the barrier that waits for copies; without one they are waited for here. Its rows were looked up."""
         out, t = self.out, self.tile
         with out.block(""):
             out.add(f"const u32 tile_place = {to};{self.scope.comment(t.ops[-1])}")
@@ -96,24 +54,141 @@ class Computing:
                 self.loop(origin, False)
                 return
             with out.block(f"if ({test})", "} else {"):
-                self.loop(origin, True)
+                if self.places:
+                    self.copies(full)
+                elif self.staged:
+                    self.staged_loop(origin)
+                else:
+                    self.loop(origin, True)
             out.depth += 1
             self.loop(origin, False)
             out.depth -= 1
             out.add("}")
 
-    def dense(self, op: Load) -> str:
-        """The test whether the pieces of a load are 8 elements side by side, and aligned."""
-        name = self.names.of(op.tensor)
-        along = self.loaded.along(op)
-        strides = [f"{name}_stride{k}" for k in range(len(op.index)) if k != along]
-        return f"is_whole({', '.join([name, f'{name}_stride{along}', *strides])})"
+    # ---- copies
+
+    def look_up(self, origin: str) -> None:
+        """Where the rows are that this warp copies, for each thread of one or more; nothing where pieces are not copied."""
+        self.begin(True)
+        if not self.is_copy:
+            return
+        out, op = self.out, self.tile.ops[-1]
+        assert isinstance(op, Load)
+        self.places = self.names.fresh(self.names.of(op.result.name) + "_rows")
+        out.add(f"u64 {self.places}[{self.share.turns}];{self.scope.comment(op)}")
+        with self.each_turn():
+            self.own_row(origin, self.share.lines)
+            out.add(f"{self.places}[turn] = {self.own[op.result.name].text};")
+
+    def copies(self, full: str | None) -> None:
+        """Copies of all pieces of the rows that were looked up."""
+        out, op = self.out, self.tile.ops[-1]
+        assert isinstance(op, Load)
+        out.add(f"const int piece = lane & {self.lanes - 1};")
+        along = self.column(op)
+        with self.each_turn(), self.each_piece():
+            here = self.names.fresh(self.names.of(op.result.name) + "_here")
+            out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[turn], source);")
+            out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + {along});")
+        out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
+
+    def column(self, op: Load) -> str:
+        """The bytes between the beginning of a row in memory and a thread's piece of it."""
+        along, name = self.loaded.along(op), self.names.fresh("along")
+        start = self.first(op.index[along]).text
+        length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
+        size = SIZES[op.result.type.dtype]
+        self.out.add(f"const u64 {name} = {start} < {length} ? {size} * {start} : NO_COLUMN;")
+        return name
+
+    # ---- pieces that are staged
+
+    def ask(self, origin: str) -> None:
+        """Copies the pieces of a window to where this thread finds them when it is the window's turn."""
+        test = " && ".join(dict.fromkeys(map(self.dense, self.adjacent)))
+        self.begin(True)
+        self.asking = True
+        with self.out.block(f"if ({test})"):
+            self.out.add(f"const int piece = lane & {self.lanes - 1};")
+            along = {x.load.result.name: self.column(x.load) for x in self.staged}
+            with self.each_turn():
+                self.own_row(origin, self.share.lines)
+                with self.each_piece():
+                    for x in self.staged:
+                        name = x.load.result.name
+                        here = self.names.fresh(self.names.of(name) + "_here")
+                        row = self.own[name].text
+                        self.out.add(f"const u64 {here} = __shfl_sync(FULL, {row}, source);")
+                        copy = (
+                            f"copy_ahead<{x.bytes}>({self.staged_place(x)}, {here} + {along[name]})"
+                        )
+                        self.out.add(f"if ({self.some()}) {copy};")
+        self.asking = False
+
+    def staged_place(self, x: Staged) -> str:
+        """Where this thread's piece of a step is."""
+        number = f"(turn * {self.share.steps} + step) * {self.warps} + crew"
+        return f"staged_place + {x.offset} + {x.bytes} * (32 * ({number}) + lane)"
+
+    def staged_loop(self, origin: str) -> None:
+        """The loop over pieces that have been asked for."""
+        out = self.out
+        self.begin(True)
+        out.add(f"const int piece = lane & {self.lanes - 1};")
+        self.make_columns()
+        most = TOGETHER if self.is_bytes else 2
+        together = max(n for n in range(1, most + 1) if self.share.steps % n == 0)
+        with self.each_turn():
+            self.own_row(origin, self.share.lines)
+            out.add("#pragma unroll 1")
+            with out.block(f"for (int first = 0; first < {self.share.steps}; first += {together})"):
+                for x in self.staged:
+                    self.staged_pieces(x, together)
+                out.add("#pragma unroll")
+                with out.block(f"for (int k = 0; k < {together}; k++)"):
+                    out.add("const int step = first + k;")
+                    self.source()
+                    if self.is_bytes:
+                        self.widened()
+                    else:
+                        self.eight(origin)
+
+    def staged_pieces(self, x: Staged, count: int) -> None:
+        """Some of this thread's pieces, which have arrived."""
+        name = x.load.result.name
+        pieces = self.names.fresh(self.names.of(name) + "_staged")
+        element = ELEMENT[self.scope.dtype(x.load.tensor)]
+        self.out.add(f"Piece<{element}> {pieces}[{count}];")
+        self.out.add("#pragma unroll")
+        with self.out.block(f"for (int k = 0; k < {count}; k++)"):
+            self.out.add("const int step = first + k;")
+            self.out.add(f"{pieces}[k] = staged_piece<{element}>({self.staged_place(x)});")
+        self.loads[name] = f"{pieces}[k]"
+
+    # ---- loops over a warp's rows
+
+    @contextmanager
+    def each_turn(self) -> Generator[None]:
+        """A loop over the turns of a warp, each of adjacent rows."""
+        self.out.add("#pragma unroll")
+        with self.out.block(f"for (int turn = 0; turn < {self.share.turns}; turn++)"):
+            self.out.add(
+                f"const int first_line = (crew * {self.share.turns} + turn) * {self.share.lines};"
+            )
+            yield
+
+    @contextmanager
+    def each_piece(self) -> Generator[None]:
+        """A loop over a thread's pieces of a turn."""
+        self.out.add("#pragma unroll")
+        with self.out.block(f"for (int step = 0; step < {self.share.steps}; step++)"):
+            self.source()
+            yield
 
     def loop(self, origin: str, whole: bool) -> None:
         """The loop over batches. `whole`: pieces are loaded as such."""
-        out, t = self.out, self.tile
-        self.whole = whole
-        self.columns, self.own, self.given, self.loads = {}, {}, {}, {}
+        out = self.out
+        self.begin(whole)
         if self.is_single:
             out.add(f"const int piece = lane & {self.lanes - 1};")
             if whole:
@@ -123,10 +198,7 @@ class Computing:
         with out.block(
             f"for (int first_line = crew * {self.batch}; first_line < {self.rows}; first_line += {step})"
         ):
-            out.add(f"const int own_spot = {origin} + first_line + lane;   // {t.axis}")
-            own = f"lane < {self.batch} && " if self.batch < 32 else ""
-            out.add(f"const bool own_inside = {own}own_spot < {self.scope.extent(t.axis).text};")
-            self.lines()
+            self.own_row(origin, self.batch)
             head = (
                 ""
                 if self.is_single
@@ -139,108 +211,14 @@ class Computing:
                     if not self.is_single:
                         self.make_columns()
                     self.flight(origin)
-        if self.is_copy:
-            out.add("pieces_copied();")
 
-    @property
-    def is_single(self) -> bool:
-        """Whether a thread has one piece of a row only."""
-        return self.pieces <= self.lanes
-
-    # ---- what is made once
-
-    def is_column(self, op: Op) -> bool:
-        """Whether an op's result changes along a row only."""
-        return op.result.type.axes == (self.tile.feature,)
-
-    def is_line(self, op: Op) -> bool:
-        """Whether an op's result is the same along a row."""
-        return self.tile.feature not in op.result.type.axes
-
-    def uses(self) -> set[str]:
-        """The values that elements are computed from; the places of pieces are computed with the row."""
-        out = set[str]()
-        for op in self.tile.ops:
-            if not self.is_line(op) and (op not in self.adjacent or not self.whole):
-                out |= {x for x in operands(op) if isinstance(x, str)}
-        return out
-
-    def make_columns(self) -> None:
-        """The values of columns that elements are made of: 8 of each."""
-        others = [op for op in self.tile.ops if not self.is_column(op) and op not in self.adjacent]
-        wanted = {x for op in others for x in operands(op)} & set(self.defs)
-        for op in self.tile.ops:
-            name = op.result.name
-            if name not in wanted or not self.is_column(op):
-                continue
-            self.elements, self.loads = {}, {}
-            array = self.names.fresh(self.names.of(name) + "_eight")
-            at = len(self.out.lines)
-            with self.out.block(""):
-                for x in self.adjacent:
-                    if self.is_column(x) and x.result.name in self.below(name):
-                        self.load_column(x)
-                self.out.add("#pragma unroll")
-                with self.out.block(f"for (int {COLUMN} = 0; {COLUMN} < {PIECE}; {COLUMN}++)"):
-                    self.first_column = f"{PIECE} * piece"
-                    e = self.element(name).whole()
-                    self.out.add(f"{array}[{COLUMN}] = {e.text};")
-            self.out.lines.insert(at, "  " * self.out.depth + f"{e.ctype} {array}[{PIECE}];")
-            self.columns[name] = Expression(f"{array}[{COLUMN}]", e.kind, e.bits)
-
-    def below(self, x: str) -> set[str]:
-        """What a value is computed from here, itself included."""
-        op = self.defs.get(x)
-        if op is None:
-            return set()
-        return {x}.union(*(self.below(y) for y in operands(op) if isinstance(y, str)))
-
-    def lines(self) -> None:
-        """What this thread's row of the batch needs: its values, and where it begins in each tensor."""
-        for op in self.tile.ops:
-            if self.is_line(op):
-                name = self.names.fresh(self.names.of(op.result.name) + "_own")
-                e = self.computed(op, [self.line(x) for x in operands(op)])
-                self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
-                self.own[op.result.name] = Expression(name, e.kind, e.bits)
-        for op in self.adjacent if self.whole else []:
-            if not self.is_column(op):
-                self.row_of(op)
-
-    def line(self, x: Operand) -> Expression:
-        """An operand that does not change along this thread's row."""
-        if not isinstance(x, str):
-            return literal(x)
-        if x == self.tile.axis:
-            return Expression("own_spot", "int", POSITION)
-        return self.own[x] if x in self.own else self.scope.operand(x, None)
-
-    def row_of(self, op: Load) -> None:
-        """Where the row begins in a tensor; null where it is out of range."""
-        name, element = self.names.of(op.tensor), ELEMENT[self.scope.dtype(op.tensor)]
-        checks, place = self.place(op, self.line)
-        row = self.names.fresh(self.names.of(op.result.name) + "_row")
-        test = " && ".join(["own_inside", *checks])
-        self.out.add(
-            f"const {element}* const {row} = {test} ? {name} + ({place}) : nullptr;{self.scope.comment(op)}"
-        )
-        self.own[op.result.name] = Expression(row, "int")
-
-    def place(self, op: Load, at: Callable[[Operand], Expression]) -> tuple[list[str], str]:
-        """Where a row begins, and the tests whether it is there."""
-        name, along = self.names.of(op.tensor), self.loaded.along(op)
-        self.scope.used_pointers[op.tensor] = None
-        checks, terms = list[str](), list[str]()
-        for k, (x, dim) in enumerate(zip(op.index, self.scope.dims(op.tensor), strict=True)):
-            if k == along:
-                continue
-            e = at(x).whole()
-            if not self.is_sure(x, dim):
-                checks.append(
-                    f"(u64)(i64)({e.text}) < (u64){self.scope.scalar_expression(dim).text}"
-                )
-            terms.append(f"(i64)({e.text}) * {name}_stride{k}")
-        return checks, " + ".join(terms) or "0"
+    @contextmanager
+    def each_step(self) -> Generator[None]:
+        """A loop over the pieces that a thread takes of a batch. `source`: the thread that knows its row."""
+        self.out.add(f"#pragma unroll{'' if self.whole else ' 1'}")
+        with self.out.block(f"for (int step = 0; step < {self.steps}; step++)"):
+            self.source()
+            yield
 
     # ---- the pieces of a batch
 
@@ -250,38 +228,32 @@ class Computing:
         for op in moving:
             name = self.names.fresh(self.names.of(op.result.name) + "_load")
             self.loads[op.result.name] = f"{name}[step]"
-            if not self.is_copy:
-                element = ELEMENT[self.scope.dtype(op.tensor)]
-                self.out.add(f"Piece<{element}> {name}[{self.steps}];")
+            element = ELEMENT[self.scope.dtype(op.tensor)]
+            self.out.add(f"Piece<{element}> {name}[{self.steps}];")
         if moving:
             with self.each_step():
                 for op in moving:
                     self.load_piece(op)
-        if self.is_copy:
-            return
         if self.is_bytes:
             with self.each_step():
                 self.widened()
             return
         with self.each_step():
-            self.settle(origin)
-            out, eight = self.out, self.names.fresh(self.names.of(self.root) + "_piece")
-            out.add(f"float {eight}[{PIECE}];")
-            out.add("#pragma unroll")
-            with out.block(f"for (int {COLUMN} = 0; {COLUMN} < {PIECE}; {COLUMN}++)"):
-                out.add(f"{eight}[{COLUMN}] = {self.rounded(f'{PIECE} * piece')};")
-            self.words(eight)
+            self.eight(origin)
 
-    def widened(self) -> None:
-        """A piece of bytes as words, to its place."""
-        out, op = self.out, self.bytes_loaded
-        assert op is not None
-        load = self.loads[op.result.name]
-        words = self.names.fresh("words")
-        out.add(f"u32 {words}[4];")
-        out.add(f"widen_{self.tile.dtype}({load}, {words});")
-        four = ", ".join(f"{words}[{k}]" for k in range(4))
-        out.add(f"if ({self.some()}) shared_piece({self.piece_place(0)}, {four});")
+    def load_piece(self, op: Load) -> None:
+        """A piece of a tensor, zeros where it is out of range."""
+        out = self.out
+        row, element = self.own[op.result.name].text, ELEMENT[self.scope.dtype(op.tensor)]
+        at = self.names.fresh(f"{self.names.of(op.result.name)}_here")
+        out.add(
+            f"const {element}* const {at} = (const {element}*)__shfl_sync(FULL, (u64){row}, source);"
+        )
+        along = self.loaded.along(op)
+        start = self.first(op.index[along]).text
+        length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
+        place = f"{at} && {start} < {length} ? {at} + {start} : nullptr"
+        out.add(f"{self.loads[op.result.name]} = whole_piece({place});")
 
     def one_by_one(self, origin: str) -> None:
         """The pieces of a batch, two elements at a time."""
@@ -303,169 +275,3 @@ class Computing:
                 with out.block(f"if ({self.some()})"):
                     for n, name in enumerate(names):
                         out.add(f"shared_word({self.piece_place(n)} + 4 * word, {name});")
-
-    @contextmanager
-    def each_step(self) -> Generator[None]:
-        """A loop over the pieces that a thread takes of a batch. `source`: the thread that knows its row."""
-        self.out.add(f"#pragma unroll{'' if self.whole else ' 1'}")
-        with self.out.block(f"for (int step = 0; step < {self.steps}; step++)"):
-            each = 32 // self.lanes
-            self.out.add(
-                f"const int source = step * {each} + lane / {self.lanes}, line = first_line + source;"
-            )
-            yield
-
-    def settle(self, origin: str) -> None:
-        """Where the row is, and its values from the thread that computed them."""
-        self.out.add(f"const int spot = {origin} + line;")
-        self.out.add(f"const bool inside = spot < {self.scope.extent(self.tile.axis).text};")
-        used = self.uses()
-        for op in self.tile.ops:
-            name = op.result.name
-            if self.is_line(op) and name in used:
-                e = self.own[name]
-                here = self.names.fresh(self.names.of(name) + "_here")
-                self.out.add(f"const {e.ctype} {here} = __shfl_sync(FULL, {e.text}, source);")
-                self.given[name] = Expression(here, e.kind, e.bits)
-
-    def some(self) -> str:
-        """The test whether a thread's piece is one of the tile's."""
-        lone = self.pieces == self.lanes or not self.is_single
-        return f"{'' if lone else f'piece < {self.pieces} && '}line < {self.rows}"
-
-    @property
-    def watch(self) -> str:
-        """The function that takes note of what is not finite."""
-        return "watch_f16" if self.tile.dtype == "f16" else "watch"
-
-    @property
-    def root(self) -> str:
-        """The name of the tile's elements."""
-        return self.tile.ops[-1].result.name
-
-    def rounded(self, first: str) -> str:
-        """An element, 0 beyond the end of its row and of the rows. `first`: the column that `column` counts from."""
-        self.elements, self.first_column = {}, first
-        e = self.element(self.root).real().text
-        inside = "inside"
-        if self.tile.width % 16:
-            inside = f"inside && {first} + {COLUMN} < {self.tile.width}"
-        return f"{inside} ? {e} : 0.f"
-
-    def packed(self, a: str, b: str, words: list[str]) -> None:
-        """Two elements as a word in each part."""
-        if self.tile.parts == 1:
-            self.out.add(f"{words[0]} = pack_{self.tile.dtype}({a}, {b});")
-        else:
-            self.out.add(f"split({a}, {b}, {', '.join(words)});")
-
-    def piece_place(self, part: int) -> str:
-        """Where a piece is in a part of the tile."""
-        more = f" + {part * self.tile.slabs * self.rows * 128}" if part else ""
-        return f"piece_place<{self.rows}>(tile_place{more}, line, piece)"
-
-    def load_piece(self, op: Load) -> None:
-        """A piece of a tensor, zeros where it is out of range; at once to its place where it is copied."""
-        out, name = self.out, self.names.of(op.tensor)
-        row, element = self.own[op.result.name].text, ELEMENT[self.scope.dtype(op.tensor)]
-        at = self.names.fresh(f"{row}_here")
-        out.add(
-            f"const {element}* const {at} = (const {element}*)__shfl_sync(FULL, (u64){row}, source);"
-        )
-        along = self.loaded.along(op)
-        start = self.first(op.index[along]).text
-        length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
-        place = f"{at} && {start} < {length} ? {at} + {start} : nullptr"
-        if self.is_copy:
-            out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {place}, {name});")
-        else:
-            out.add(f"{self.loads[op.result.name]} = whole_piece({place});")
-
-    def load_column(self, op: Load) -> None:
-        """A piece of a tensor without rows."""
-        name, along = self.names.of(op.tensor), self.loaded.along(op)
-        checks, place = self.place(op, self.line)
-        start = self.first(op.index[along]).text
-        length = self.scope.scalar_expression(self.scope.dims(op.tensor)[along]).text
-        test = " && ".join([*checks, f"{start} < {length}"])
-        load = self.names.fresh(self.names.of(op.result.name) + "_load")
-        element = ELEMENT[self.scope.dtype(op.tensor)]
-        self.out.add(
-            f"const Piece<{element}> {load} = whole_piece({test} ? {name} + ({place}) + {start} : nullptr);"
-        )
-        self.loads[op.result.name] = load
-
-    def words(self, eight: str) -> None:
-        """The 8 elements as 16-bit words, in one part or three, to their place."""
-        out, t = self.out, self.tile
-        names = [self.names.fresh(f"part_{n}") for n in range(t.parts)]
-        out.add("u32 " + ", ".join(f"{n}[4]" for n in names) + ";")
-        for k in range(4):
-            self.packed(f"{eight}[{2 * k}]", f"{eight}[{2 * k + 1}]", [f"{n}[{k}]" for n in names])
-        if t.rounded:
-            four = ", ".join(f"{names[0]}[{k}]" for k in range(4))
-            out.add(f"probe = {self.watch}(probe, {four});")
-        with out.block(f"if ({self.some()})"):
-            for n, name in enumerate(names):
-                four = ", ".join(f"{name}[{k}]" for k in range(4))
-                out.add(f"shared_piece({self.piece_place(n)}, {four});")
-
-    # ---- indices
-
-    def is_sure(self, x: Operand, dim: object) -> bool:
-        """Whether an index is in range: the row's own, which is tested once, or that of a grid axis."""
-        if x == self.tile.axis:
-            return self.scope.kernel.extents[self.tile.axis] == dim
-        return self.scope.in_range(x, dim)  # type: ignore[arg-type]
-
-    def first(self, x: Operand) -> Expression:
-        """An index at the first column of a piece."""
-        if not isinstance(x, str):
-            return literal(x)
-        if x == self.tile.feature:
-            return Expression(f"({PIECE} * piece)", "int", POSITION)
-        op = self.defs.get(x)
-        if not isinstance(op, Map):
-            raise Refused(f"{x} is no place in a row")
-        return pointwise(op.fn, [self.first(y) for y in op.args], op.result.type.dtype).whole()
-
-    # ---- elements
-
-    def element(self, x: Operand) -> Expression:
-        """An operand at a column of the piece."""
-        if not isinstance(x, str):
-            return literal(x)
-        if x == self.tile.feature:
-            return Expression(self.first_column, "int", POSITION, 1)
-        if x == self.tile.axis:
-            return Expression("spot", "int", POSITION)
-        for known in (self.columns, self.given, self.elements):
-            if x in known:
-                return known[x]
-        if x not in self.defs:
-            return self.scope.operand(x, None)
-        self.elements[x] = self.local(x)
-        return self.elements[x]
-
-    def local(self, x: str) -> Expression:
-        """The element of a value that is computed here, as a local constant."""
-        op = self.defs[x]
-        if x in self.loads:
-            return loaded(f"{self.loads[x]}.of[{COLUMN}]", op.result.type.dtype)
-        e = self.computed(op, [self.element(y) for y in operands(op)])
-        if e.step:
-            return e
-        name = self.names.fresh(self.names.of(x) + "_x")
-        self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
-        return Expression(name, e.kind, e.bits)
-
-    def computed(self, op: Op, args: list[Expression]) -> Expression:
-        match op:
-            case Map():
-                return pointwise(op.fn, args, op.result.type.dtype)
-            case Cast():
-                return cast(args[0], op.to)
-            case Load():
-                return self.scope.load(op, [a.whole() for a in args])
-            case _:
-                raise Refused(f"a {op.word} is no pointwise op")

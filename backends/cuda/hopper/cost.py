@@ -54,9 +54,7 @@ def seconds(
     """The time of one grid. `tiles`: its tiles, from its budget."""
     clock = _clock(roof)
     each = [(t.count, _tile(plan, t, roof, weights)) for t in tiles]
-    together = sections.section(plan.structure, env, plan.schedule.section)
-    heads = sections.heads(plan.structure, env)
-    clocks = dealt(each, plan.schedule.order, together, heads, roof.workers)
+    clocks = dealt(each, ordered(plan, env), sections.heads(plan.structure, env), roof.workers)
     moved = sum(t.count * t.moved for t in tiles)
     memory = misses.memory_bytes(plan, tiles, env, roof) or 0
     taken = moved / (weights.intake * roof.workers)
@@ -103,8 +101,16 @@ def _lanes(plan: Plan, t: Alike, w: Weights) -> float:
     return ROWS * c.columns * ((special + other) / LANES + special / SPECIAL) + w.window
 
 
+def ordered(plan: Plan, env: Mapping[str, Number]) -> tuple[int, int] | None:
+    """The heads of a section and the late rows; None where tiles are dealt out as they come."""
+    s, c = plan.structure, plan.schedule
+    if c.order == "static":
+        return None
+    return sections.section(s, env, c.section), sections.late(s, env, c.late)
+
+
 def dealt(
-    tiles: Sequence[tuple[int, float]], order: str, section: int, heads: int, workers: int
+    tiles: Sequence[tuple[int, float]], order: tuple[int, int] | None, heads: int, workers: int
 ) -> float:
     """When the last worker ends: `tiles` are how many there are alike and how long each takes, row by row."""
     total = sum(n * t for n, t in tiles)
@@ -114,8 +120,8 @@ def dealt(
     longest = max(t for _, t in tiles)
     if count > DEALT:
         return total / workers + longest / 2
-    times = _times(tiles, section if order == "longest" else 0, heads)
-    if order == "static":
+    times = _times(tiles, order, heads)
+    if order is None:
         return max(sum(times[w::workers]) for w in range(min(workers, len(times))))
     ends = [0.0] * min(workers, len(times))
     for t in times:
@@ -123,12 +129,13 @@ def dealt(
     return max(ends)
 
 
-def _times(tiles: Sequence[tuple[int, float]], section: int, heads: int) -> list[float]:
+def _times(
+    tiles: Sequence[tuple[int, float]], order: tuple[int, int] | None, heads: int
+) -> list[float]:
     """The times of all tiles in the order in which they are dealt out."""
     if len({n for n, _ in tiles}) > 1 or not heads:
         return [t for n, t in tiles for _ in range(n)]  # the heads differ: as they come
     rows, count = [t for _, t in tiles], tiles[0][0]
-    if not section:
+    if order is None:
         return rows * count
-    widths = [count % section] + [section] * (count // section)
-    return [t for width in widths for t in reversed(rows) for _ in range(width)]
+    return [t for _, t in sections.dealt(rows, count, *order)]

@@ -88,7 +88,7 @@ class _Kernel(Loading):
         """The kernel's arguments, in order."""
         out = [*self.maps.values(), *self.plain_parameters()]
         if self.schedule.order == "longest":
-            out.append(Parameter("section", "most_heads", "const int", dim=self.schedule.section))
+            out += self.dealing_parameters()
             out.append(Parameter("counter", "counter", "u32* __restrict__"))
         if self.s.watched:
             out.append(REDO)
@@ -212,6 +212,11 @@ class _Kernel(Loading):
         for step in self.plan.steps:
             self.step(step)
 
+    def visible(self, *tiles: Tile) -> None:
+        """Makes tiles that have arrived visible to wgmma: what threads have copied is not."""
+        if any(t.copied for t in tiles):
+            self.out.add("copied_for_products();")
+
     def step(self, step: Step) -> None:
         """One step of the plan."""
         out = self.out
@@ -219,6 +224,7 @@ class _Kernel(Loading):
             case Query(begin=True):
                 place, parity = self.queries("w")
                 out.add(f"wait({self.barrier('query_full', place)}, {parity});")
+                self.visible(*self.s.queries)
             case Query():
                 place, _ = self.queries("w")
                 out.add(f"if (lane == 0) arrive({self.barrier('query_free', place)});")
@@ -231,6 +237,7 @@ class _Kernel(Loading):
                 out.add(
                     f"wait({self.barrier(step.ring + '_full', cursor + '.stage')}, {cursor}.parity);"
                 )
+                self.visible(*(t for t in self.s.rings if t.name == step.ring))
             case Release():
                 cursor = f"{step.ring}_{'late' if step.late else 'ahead'}"
                 lone = (
@@ -262,6 +269,7 @@ class _Kernel(Loading):
                 out.add(
                     f"wait({self.barrier(step.ring + '_full', cursor + '.stage')}, {cursor}.parity);"
                 )
+                self.visible(*(t for t in self.s.rings if t.name == step.ring))
                 out.add(f"word = shared_told({self.word(cursor)}, lane);")
             case Stream():
                 self.stream(step)

@@ -261,10 +261,45 @@ DEVICE uint4 load_four(const void* from, int k) {
     : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w) : "l"(from ? (const char*)from + 16 * k : nullptr));
   return v;
 }
-// 16 bytes from p, or zeros where it is null, into a tile
-DEVICE void copy_piece(u32 to, const void* p, const void* some) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(p ? p : some), "r"(p ? 16 : 0) : "memory");
+// 16 bytes into a tile; zeros from an address that is no multiple of 16, beyond one that can be read
+constexpr u64 NO_ROW = 1, NO_COLUMN = 2;
+DEVICE void copy_piece(u32 to, u64 from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+    :: "r"(to), "l"(from & ~(u64)15), "r"((u32)from & 15 ? 0 : 16) : "memory");
 }
+// a thread's own pieces, some windows ahead: addresses as above
+template<int BYTES> DEVICE void copy_ahead(u32 to, u64 from) {
+  const u64 p = from & ~(u64)7;
+  const bool none = from & (BYTES == 8 ? 7 : 15);
+  if constexpr (BYTES == 8) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" :: "r"(to), "l"(p), "r"(none ? 0 : 8) : "memory");
+  } else {
+#pragma unroll
+    for (int k = 0; k < BYTES; k += 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to + k), "l"((p & ~(u64)15) + (none ? 0 : k)), "r"(none ? 0 : 16) : "memory");
+  }
+}
+DEVICE void pieces_asked() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template<int N> DEVICE void pieces_here() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
+template<class T> DEVICE Piece<T> staged_piece(u32 a) {
+  Piece<T> x;
+  if constexpr (sizeof(T) == 1) {
+    uint2 v;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(a) : "memory");
+    memcpy(&x, &v, 8);
+  } else {
+#pragma unroll
+    for (int k = 0; k < (int)sizeof(T) / 2; k++) {
+      uint4 v;
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(a + 16 * k) : "memory");
+      memcpy((char*)&x + 16 * k, &v, 16);
+    }
+  }
+  return x;
+}
+// a barrier is told when the pieces have arrived that this thread copies; it counts one arrival more until then
+DEVICE void copies_arrive(u32 b) { asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" :: "r"(b) : "memory"); }
+DEVICE void copied_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE void pieces_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 DEVICE i64 all_bits(i64 a) { return a; }
 template<class... Rest> DEVICE i64 all_bits(i64 a, Rest... rest) { return a | all_bits(rest...); }

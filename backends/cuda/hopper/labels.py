@@ -63,8 +63,9 @@ def size(dtype: DType) -> int:
 
 
 def labels(s: Structure) -> tuple[Label, ...]:
-    """The labels that the blocks of a grid read; none where the loading warps compute the keys, and have no time."""
-    if s.blocks[0].heads[0].key.computed:
+    """The labels that the blocks of a grid read; none where the loading warps compute the keys of windows that they are yet
+    to choose, and have no time."""
+    if s.blocks[0].heads[0].key.computed and s.chosen:
         return ()
     found: dict[object, Label] = {}
     at = 0

@@ -163,6 +163,9 @@ def _pieces(facts: Facts) -> Iterator[block.Piece]:
             case "section":
                 assert facts.sections is not None
                 yield Field("i", facts.sections)
+            case "late":
+                assert facts.late is not None
+                yield Field("i", facts.late)
             case "counter":
                 yield Pointer(WORDS)
             case _:

@@ -13,6 +13,7 @@ from tilec.backends.cuda.hopper.labels import RING, Label, labelled
 from tilec.backends.cuda.hopper.plan import Loader
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
+from tilec.backends.cuda.hopper.staging import STAGED
 from tilec.backends.cuda.hopper.steps import announcing
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import names_in
@@ -98,8 +99,9 @@ class Loading(Dealing):
             for t in queries:
                 if t.computed:
                     to = f"{self.address(t.name)} + {place} * {rooms[t.name].bytes}"
-                    row = replace(t, rows=ROWS)
-                    Computing(self.scope, row, loader.warps).write(to, "(origin + w * 64)")
+                    rows = Computing(self.scope, replace(t, rows=ROWS), loader.warps)
+                    rows.look_up("(origin + w * 64)")
+                    rows.write(to, "(origin + w * 64)", full)
             copied = [t for t in queries if not t.computed]
             with out.block("") if not loader.computes else self.written():
                 if not copied:
@@ -122,11 +124,41 @@ class Loading(Dealing):
     def load_windows(self, loader: Loader, streamed: list[Tile]) -> None:
         """The windows of all loops, in order."""
         out = self.out
+        if loader.computes and self.plan.staging:
+            self.load_ahead(loader, streamed)
+            return
         for k in self.s.order:
             out.add("#pragma unroll 1")
             with out.block(f"for (int n = 0; n < windows_{k}; n++)"):
                 out.add(f"const int window = {self.s.at(k, 'n')};")
                 self.windows_in(loader, streamed, k)
+
+    def load_ahead(self, loader: Loader, streamed: list[Tile]) -> None:
+        """The windows of all loops: the pieces of later ones are asked for, then those of this one have arrived."""
+        out, s, room = self.out, self.s, self.plan.rooms[STAGED]
+        ahead = room.count - 1
+        out.add(f"const int windows = {' + '.join(f'windows_{k}' for k in s.order)};")
+        with out.block("const auto at = [&](int n)", "};"):
+            for k in s.order[:-1]:
+                out.add(f"if (n < windows_{k}) return {s.at(k, 'n')};")
+                out.add(f"n -= windows_{k};")
+            out.add(f"return {s.at(s.order[-1], 'n')};")
+        place = f"const u32 staged_place = {self.address(STAGED)} + {room.bytes} * "
+        out.add("#pragma unroll 1")
+        with out.block(f"for (int n = -{ahead}; n < windows; n++)"):
+            with out.block(f"if (n + {ahead} < windows)"):
+                out.add(f"const int window = at(n + {ahead});")
+                out.add(f"{place}((n + {ahead}) % {room.count});")
+                for t in streamed:
+                    each = Computing(self.scope, t, loader.warps, self.plan.staging)
+                    if each.staged:
+                        each.ask("window")
+            out.add("pieces_asked();")
+            out.add("if (n < 0) continue;")
+            out.add(f"pieces_here<{ahead}>();")
+            out.add("const int window = at(n);")
+            out.add(f"{place}(n % {room.count});")
+            self.windows_in(loader, streamed, s.order[0])
 
     def load_chosen(self, loader: Loader, streamed: list[Tile]) -> None:
         """The windows that count. One is brought when it is known whether it is the last."""
@@ -146,8 +178,16 @@ class Loading(Dealing):
         which window it is."""
         out = self.out
         labels, read = self.labels(loader), self.reading(block)
+        if loader.computes and read is not None:
+            read = " && ".join(["crew == 0", *([f"({read})"] if read else [])])
         if labels and read is not None:
             self.ask_for(labels, read)
+        staging = self.plan.staging
+        computing = {
+            t.name: Computing(self.scope, t, loader.warps, staging) for t in streamed if t.computed
+        }
+        for each in computing.values():
+            each.look_up("window")
         for t in streamed:
             heard = block is None and t.name == announcing(self.s).ring
             with out.block("if (lane == 0)" if self.together(loader) and not t.computed else ""):
@@ -164,7 +204,7 @@ class Loading(Dealing):
                     )
                     out.add(f"{lone}shared_put({self.word(cursor)}, (int)({word}));")
                 if t.computed:
-                    Computing(self.scope, t, loader.warps).write(to, "window")
+                    computing[t.name].write(to, "window", full)
                     with self.written():
                         out.add(f"arrive({full});")
                 else:
@@ -241,13 +281,8 @@ class Loading(Dealing):
                 out.add(f"const int window = start_{k} + (first + lane) * {s.columns};")
                 for op in s.tests[k]:
                     self.scope.declare(op)
-                for n, b in enumerate(s.blocks):
-                    if b.number == k:
-                        parts = [
-                            f"{'' if yes else '!'}{self.scope.operand(c, None).text}"
-                            for c, yes in b.choice
-                        ]
-                        out.add(f"if ({' && '.join(parts) or 'true'}) block = {n};")
+                for n, test in self.ways(k):
+                    out.add(f"if ({test}) block = {n};")
             self.scope.values = saved
             with out.block("for (u32 left = __ballot_sync(FULL, block >= 0); left;)"):
                 out.add(f"const int from = {next_one}, chosen = __shfl_sync(FULL, block, from);")

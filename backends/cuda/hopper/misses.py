@@ -58,7 +58,8 @@ class Row:
 class Streams:
     """What the tiles of a grid stream, and how they are dealt out. `heads`: how many places there are on the other axes than
     the row axis, of which `alike` in a row share their keys; `chunk`: positions of a chunk; `each`: bytes of a position;
-    `section`: heads that are dealt out together, the longest rows first; 0 where tiles are dealt out as they come."""
+    `section`: heads that are dealt out together, the longest rows first; 0 where tiles are dealt out as they come. `late`:
+    how many rows come after all sections."""
 
     heads: int
     alike: int
@@ -67,15 +68,14 @@ class Streams:
     each: int
     section: int
     workers: int
+    late: int = 0
 
     def dealt(self, heads: int) -> Iterator[tuple[int, Row]]:
         """The tiles of some heads in the order in which they begin."""
         if not self.section:
             yield from ((h, r) for h in range(heads) for r in self.rows)
             return
-        for end in range(heads % self.section or self.section, heads + 1, self.section):
-            some = range(max(0, end - self.section), end)
-            yield from ((h, r) for r in reversed(self.rows) for h in some)
+        yield from sections.dealt(self.rows, heads, self.section, self.late)
 
 
 class Cache:
@@ -166,6 +166,7 @@ def streams(
         sections.each(s),
         sections.section(s, env, schedule.section) if schedule.order == "longest" else 0,
         roof.workers * schedule.blocks,
+        sections.late(s, env, schedule.late),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tilec.backends.cuda.hopper.scope import Scope
+from collections.abc import Callable
+
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import definitions
 from tilec.ir import Load, Map, Operand
@@ -14,8 +15,9 @@ PIECE = 8
 class Pieces:
     """What is known of the loads of a tile."""
 
-    def __init__(self, scope: Scope, tile: Tile) -> None:
-        self.scope, self.tile = scope, tile
+    def __init__(self, axes: Callable[[Operand], tuple[str, ...]], tile: Tile) -> None:
+        """`axes`: those of an operand."""
+        self.axes, self.tile = axes, tile
         self.defs = definitions(tile.ops)
 
     def along(self, op: Load) -> int:
@@ -29,7 +31,7 @@ class Pieces:
 
     def _is_along(self, x: Operand) -> bool:
         """Whether an index changes along a row."""
-        return isinstance(x, str) and self.tile.feature in self.scope.axes(x)
+        return isinstance(x, str) and self.tile.feature in self.axes(x)
 
     def _is_shift(self, x: Operand) -> bool:
         """Whether an index is the column, or another one a multiple of 8 away, from piece to piece."""

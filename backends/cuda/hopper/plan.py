@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
+from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
 from tilec.backends.cuda.hopper.steps import Step, program
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.tiles import Tile
@@ -43,13 +44,14 @@ class Loader:
 class Plan:
     """A grid on its way to CUDA. `steps` are those of a tile; `begin` is before the first one. `chained`: see `steps`.
 
-    `labels`: those that the loading warps bring, where there is room for them.
+    `labels`: those that the loading warps bring, and `staging`: what they stage, where there is room for them.
     """
 
     structure: Structure
     schedule: Schedule
     chained: bool
     labels: tuple[Label, ...]
+    staging: tuple[Staged, ...]
     rooms: dict[str, Room]
     barriers: dict[str, tuple[int, int, int]]
     shared: int
@@ -98,29 +100,56 @@ def make(s: Structure, schedule: Schedule) -> Plan:
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
         )
     most = schedule.shared
-    chained = schedule.chain and _memory(s, schedule, True)[2] <= most
-    brought = labels(s)
-    if brought and _memory(s, schedule, chained, brought)[2] > most:
+    brought, ahead, window = labels(s), *(((), 0) if s.chosen else _staged(s))
+    if ahead and len(labelled(s)) < len(s.blocks):
+        brought = ()  # a window that is staged has none or all
+
+    def fits(chained: bool, depth: int, brought: tuple[Label, ...]) -> bool:
+        return _memory(s, schedule, chained, brought, window, depth)[2] <= most
+
+    chains = [True, False] if schedule.chain else [False]
+    depths = range(DEPTH, LEAST_DEPTH - 1, -1) if ahead else ()
+    depth = next((n for n in depths if any(fits(c, n, brought) for c in chains)), 0)
+    ahead = ahead if depth else ()
+    chained = next((c for c in chains if fits(c, depth, brought if depth else ())), False)
+    if not fits(chained, depth, brought):
         brought = ()
-    rooms, barriers, shared = _memory(s, schedule, chained, brought)
+    rooms, barriers, shared = _memory(s, schedule, chained, brought, window, depth)
     if shared > most:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {most:,}")
     begin, steps = program(s, schedule, chained, labelled(s) if brought else frozenset())
-    return Plan(s, schedule, chained, brought, rooms, barriers, shared, begin, steps, _loaders(s))
+    return Plan(
+        s, schedule, chained, brought, ahead, rooms, barriers, shared, begin, steps, _loaders(s)
+    )
 
 
 def memory_bytes(s: Structure, schedule: Schedule) -> int:
     """The shared memory that a schedule needs, in bytes."""
     rings = tuple(replace(t, rows=schedule.columns) for t in s.rings)
-    return _memory(replace(s, rings=rings), schedule, False)[2]
+    s = replace(s, rings=rings)
+    window = 0 if s.chosen else _staged(s)[1]
+    return _memory(s, schedule, False, (), window, LEAST_DEPTH)[2]
 
 
 RESERVE = 24
 """Registers for addresses, row values and what is under way, at least."""
 
 
+def _staged(s: Structure) -> tuple[tuple[Staged, ...], int]:
+    """What the loading warps stage, and the bytes of a window."""
+    rings = set(s.rings)
+    found = [x for x in _loaders(s) if x.computes]
+    tiles = [t for x in found for t in x.tiles if t in rings]
+    return staged(s.kernel, tiles, found[0].warps) if found else ((), 0)
+
+
 def _memory(
-    s: Structure, schedule: Schedule, chained: bool, brought: tuple[Label, ...] = ()
+    s: Structure,
+    schedule: Schedule,
+    chained: bool,
+    brought: tuple[Label, ...] = (),
+    window: int = 0,
+    depth: int = 0,
 ) -> tuple[dict[str, Room], dict[str, tuple[int, int, int]], int]:
     rooms: dict[str, Room] = {}
     at = 0
@@ -138,6 +167,8 @@ def _memory(
         room(t.name, t.bytes, schedule.stages)
     if schedule.store == "tma":
         room("out", max((-(-x.width // 64) * ROWS * 128 for x in s.slots), default=0), groups)
+    if window and depth:
+        room(STAGED, window, depth)
     barriers: dict[str, tuple[int, int, int]] = {}
 
     def barrier(name: str, count: int, copies: int) -> None:

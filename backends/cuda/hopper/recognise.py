@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper.alike import joined
 from tilec.backends.cuda.hopper.structure import Block, Head, Slot, Structure, Tail
 from tilec.backends.cuda.hopper.tiles import Tile, Tiles
 from tilec.dataflow import backward, definitions, names_in
@@ -87,6 +88,8 @@ class _Recogniser:
             ]
             if not same:
                 raise Refused("its loops contract different tiles")
+        if any(b.choice for b in blocks):
+            blocks = joined(blocks)
         self.check_size(blocks)
         epilogue = self.grid.body[last + 1 :]
         self.check_epilogue(epilogue, known)

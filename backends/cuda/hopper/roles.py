@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Protocol
 
 from tilec.backends.cuda.hopper.analysis import Registers
@@ -23,6 +24,8 @@ class Ordered(Protocol):
     def order(self) -> Literal["static", "longest"]: ...
     @property
     def section(self) -> int: ...
+    @property
+    def late(self) -> int: ...
 
 
 class Places:
@@ -83,6 +86,13 @@ class Places:
             out.append(Parameter("scalar", self.names.of(a.name), types[a.type]))
         return out
 
+    def dealing_parameters(self) -> tuple[Parameter, ...]:
+        """The arguments that say which tiles are dealt out together: a launch knows how long heads are."""
+        return (
+            Parameter("section", "most_heads", "const int", dim=self.ordered.section),
+            Parameter("late", "late_rows", "const int", dim=self.ordered.late),
+        )
+
     def name_places(self) -> None:
         """The program's names for the places of a tile."""
         for a, _ in self.others:
@@ -90,17 +100,9 @@ class Places:
 
     def locate(self) -> None:
         """From the number of a tile to its places."""
-        out, c, most = self.out, self.ordered, self.most_heads
-        if c.order == "longest":
-            out.add(
-                "const int remaining = row_tiles * heads - 1 - tile;   // so that the last section is whole"
-            )
-            out.add(
-                f"const int section = remaining / (row_tiles * {most}), place = remaining - section * row_tiles * {most};"
-            )
-            out.add(f"const int width = least<int>({most}, heads - section * {most});")
-            out.add(f"int head = section * {most} + place % width;")
-            out.add(f"origin = place / width * {self.s.rows};")
+        out = self.out
+        if self.ordered.order == "longest":
+            self.locate_in_section()
         else:
             out.add("int head = tile / row_tiles;")
             out.add(f"origin = (tile - head * row_tiles) * {self.s.rows};")
@@ -111,6 +113,22 @@ class Places:
             else:
                 extent = self.scope.extent(a).text
                 out.add(f"{name} = head % ({extent}); head /= {extent};")
+
+    def locate_in_section(self) -> None:
+        """From the number of a tile to its head and its first row, where sections come first, and late rows behind them."""
+        out, most = self.out, self.most_heads
+        out.add("const int late = late_rows * heads;")
+        out.add("int place = row_tiles * heads - 1 - tile;   // so that the last section is whole")
+        out.add("int head = 0, width = heads, row = 0;")
+        with out.block("if (place >= late)"):
+            out.add(f"const int tall = row_tiles - late_rows, whole = tall * {most};")
+            out.add("place -= late;")
+            out.add(f"head = place / whole * {most};")
+            out.add("place %= whole;")
+            out.add(f"width = least<int>({most}, heads - head);")
+            out.add("row = late_rows;")
+        out.add("head += place % width;")
+        out.add(f"origin = (row + place / width) * {self.s.rows};")
 
     def scalars(self, roots: set[str]) -> None:
         """The scalars of the prologue that some operands need."""
@@ -162,6 +180,15 @@ class Places:
     def test_roots(self) -> set[str]:
         """What the tests of windows depend on."""
         return {x for ops in self.s.tests for op in ops for x in names_in(operands(op))}
+
+    def ways(self, k: int) -> Iterator[tuple[int, str]]:
+        """The blocks that windows of a loop may take, by number, and the test that leads to each."""
+        for n, b in enumerate(self.s.blocks):
+            for choice in (c for number, c in b.choices if number == k):
+                tests = [
+                    f"{'' if yes else '!'}{self.scope.operand(x, None).text}" for x, yes in choice
+                ]
+                yield n, " && ".join(tests) or "true"
 
     @property
     def bits(self) -> int:

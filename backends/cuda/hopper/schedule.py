@@ -28,12 +28,14 @@ class Schedule:
     `warpgroups` compute, with 64 rows each; one more loads. `blocks` of these share a multiprocessor. `columns`: the window
     of the streamed axis. `stages`: buffers per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit.
     `order`: tiles are dealt out `static`, or one by one from a counter, those with the most blocks first (`longest`), in
-    sections of heads that share the L2 cache, at most `section` of them, fewer where they are long. `store`: outputs leave
-    through shared memory (`tma`) or straight from registers (`direct`). `loader`: registers per thread of the loading
-    warpgroup; the others share the rest. `relax`: maxima may be stale. `guess`: a tile's first window takes the maximum of
-    its first columns for that of all. `chain`: a tile's last products are issued with the first of the next tile, where
-    there is shared memory for the rows of both. `pieces`: how many the streamed axis of a tile is cut in; 0: as many as
-    keep all multiprocessors busy.
+    sections of heads that share the L2 cache, at most `section` of them, fewer where they are long; the first rows of all
+    heads, at most `late` tiles, come after the last section. `store`: outputs leave through shared memory (`tma`) or
+    straight from registers (`direct`). `loader`: registers per thread of the loading warpgroup; the others share the
+    rest. `relax`: maxima may be stale. `apart`: windows in which all positions meet what is asked of their data have a
+    program of their own, beside the others with a mask. `guess`: a tile's first window takes the maximum of its first
+    columns for that of all. `chain`: a tile's last products are issued with the first of the next tile, where there is
+    shared memory for the rows of both. `pieces`: how many the streamed axis of a tile is cut in; 0: as many as keep all
+    multiprocessors busy.
     """
 
     warpgroups: int = 2
@@ -42,9 +44,11 @@ class Schedule:
     pingpong: bool = True
     order: Literal["static", "longest"] = "static"
     section: int = 8
+    late: int = 0
     store: Literal["tma", "direct"] = "tma"
     loader: int = 24
     relax: bool = True
+    apart: bool = True
     guess: bool = True
     blocks: int = 1
     chain: bool = True

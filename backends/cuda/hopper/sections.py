@@ -1,12 +1,16 @@
-"""Sections: heads whose tiles are dealt out together, so that their keys stay in the L2 cache meanwhile."""
+"""Sections: heads whose tiles are dealt out together, so that their keys stay in the L2 cache meanwhile.
+
+Those of the last section would end a launch alone, by a few long tiles. So the first rows of all heads, which are short
+under a causal mask, are kept for the end.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tilec.dataflow import definitions
 from tilec.dtypes import SIZES
@@ -65,6 +69,50 @@ def sections(s: Structure, most: int) -> Sections:
         tuple(x for x in starts if x is not None) if known else (),
         tuple(x for x in stops if x is not None) if known else (),
     )
+
+
+def late(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
+    """The tiles of each head that are dealt out after the sections, at most so many of all heads."""
+    return late_rows(s, most)(sizes)
+
+
+def late_rows(s: Structure, most: int) -> Late:
+    """The late rows of a kernel's calls."""
+    extents = s.kernel.extents
+    others = tuple((extents[a], n) for a, n in s.grid.axes if a != s.row)
+    return Late(most, s.rows, extents[s.row], others)
+
+
+T = TypeVar("T")
+
+
+def dealt(rows: Sequence[T], heads: int, section: int, late: int) -> Iterator[tuple[int, T]]:
+    """The tiles in the order in which they are dealt out: of each head the `rows`, of which the first `late` come last."""
+    for end in range(heads % section or section, heads + 1, section):
+        some = range(max(0, end - section), end)
+        yield from ((h, r) for r in reversed(rows[late:]) for h in some)
+    yield from ((h, r) for r in reversed(rows[:late]) for h in range(heads))
+
+
+@dataclass(frozen=True)
+class Late:
+    """The late rows of a kernel's calls, in tiles. `tile`: the rows of one; `rows`: how many there are; `others`: how far
+    the other axes of the grid range, and their tiles."""
+
+    most: int
+    tile: int
+    rows: Scalar
+    others: tuple[tuple[Scalar, int], ...]
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[Compiled, tuple[tuple[Compiled, int], ...]]:
+        return compiled(self.rows), tuple((compiled(extent), n) for extent, n in self.others)
+
+    def __call__(self, sizes: Mapping[str, Number]) -> int:
+        """The tiles of each head."""
+        rows, others = self._numbers
+        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in others)
+        return min(-(-int(rows(sizes)) // self.tile), self.most // max(1, heads))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilec.backends.cuda.hopper.sections import Sections, sections
+from tilec.backends.cuda.hopper.sections import Late, Sections, late_rows, sections
 from tilec.ir import Kernel
 from tilec.outline import header
 
@@ -32,7 +32,7 @@ class CopyMap:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of the kernel. `kind`: map, pointer, stride, dim, scalar, section, counter, redo."""
+    """An argument of the kernel. `kind`: map, pointer, stride, dim, scalar, section, late, counter, redo."""
 
     kind: str
     name: str
@@ -63,6 +63,7 @@ class Facts:
     header: Kernel
     axes: tuple[tuple[str, int], ...]
     sections: Sections | None
+    late: Late | None
     watched: bool
     most: int | None
     paired: dict[str, tuple[int, int]]
@@ -86,7 +87,7 @@ class Launched:
     def known(self, most: int | None, wide: dict[str, int]) -> Facts:
         """What a launch needs to know of it."""
         s = self.structure
-        asked = [p.dim for p in self.parameters if p.kind == "section"]
+        most_of = {p.kind: p.dim for p in self.parameters if p.kind in ("section", "late")}
         return Facts(
             self.name,
             self.threads,
@@ -95,7 +96,8 @@ class Launched:
             self.names,
             header(s.kernel),
             s.grid.axes,
-            sections(s, asked[0]) if asked else None,
+            sections(s, most_of["section"]) if "section" in most_of else None,
+            late_rows(s, most_of["late"]) if "late" in most_of else None,
             s.watched,
             most,
             self.paired,

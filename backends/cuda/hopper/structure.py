@@ -67,6 +67,7 @@ class Block:
     """What a loop does with a window: its heads, what is computed between, its tails; new values of the slots.
 
     `number`: the loop's place among the loops. `choice`: the tests of a window that lead to this block, and their answers.
+    `others`: the numbers and choices of other blocks for which this one stands in.
     `bases`: what each accumulator is before the tails are added.
     """
 
@@ -78,6 +79,12 @@ class Block:
     tails: tuple[Tail, ...]
     yields: tuple[Operand, ...]
     bases: dict[int, Operand]
+    others: tuple[tuple[int, tuple[tuple[Operand, bool], ...]], ...] = ()
+
+    @property
+    def choices(self) -> tuple[tuple[int, tuple[tuple[Operand, bool], ...]], ...]:
+        """The loops in which windows take this block, and the tests that lead to it there."""
+        return (self.number, self.choice), *self.others
 
     @property
     def args(self) -> tuple[str, ...]:

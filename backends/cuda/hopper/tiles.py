@@ -74,6 +74,13 @@ class Tile:
         return bool(self.ops)
 
     @property
+    def copied(self) -> bool:
+        """Whether the loading warps may copy its pieces as they stand: they are elements of a tensor, found by an index."""
+        root = self.ops[-1] if self.ops else None
+        same = isinstance(root, Load) and root.result.type.dtype == self.dtype
+        return same and self.parts == 1
+
+    @property
     def key(self) -> object:
         """What makes two operands the same tile."""
         return self.tree if self.computed else (self.tensor, self.index)

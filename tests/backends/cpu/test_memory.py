@@ -5,7 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import tilec
+from tilec.arrays import view
+from tilec.backends.cpu import pool
+from tilec.backends.cpu.target import Executable
 
 MEASURE = """
 import resource, sys
@@ -30,3 +36,19 @@ def test_peak_memory_beside_inputs_and_outputs() -> None:
         [sys.executable, "-c", MEASURE, "16384"], capture_output=True, text=True, check=True
     )
     assert int(run.stdout) < 16 * 1024
+
+
+@pytest.mark.parametrize(("dtype", "dim"), [("f32", 128), ("f16", 256)])
+@pytest.mark.parametrize("threads", [16, 64, 128])
+def test_scratch_of_all_threads(
+    monkeypatch: pytest.MonkeyPatch, threads: int, dtype: str, dim: int
+) -> None:
+    """More threads have smaller tiles, before what all of them take grows beyond 16 MB."""
+    monkeypatch.setattr(pool, "threads", lambda: threads)
+    kind = {"f32": np.float32, "f16": np.float16}[dtype]
+    kernel = tilec.load("examples/naive.tile", target="cpu")
+    q, k, v, o = (np.empty((1, 2 * threads, 8192, dim), kind) for _ in range(4))
+    plan = kernel.plan(q, k, v)
+    assert isinstance(plan.run, Executable)
+    given = {n: view(n, x) for n, x in zip(plan.ir.tensors, (q, k, v), strict=True)}
+    assert 2e6 < plan.run.memory(given, {}, {"O": view("O", o)}) < 16e6

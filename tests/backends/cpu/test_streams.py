@@ -19,7 +19,7 @@ from tilec.backends.cpu import jit, pool
 from tilec.backends.cpu import llvmir as ir
 from tilec.backends.cpu.context import Context
 from tilec.backends.cpu.facts import Facts
-from tilec.backends.cpu.lower import TASK
+from tilec.backends.cpu.lower import TASK, lower
 from tilec.backends.cpu.task import Task
 from tilec.backends.cpu.vector import KINDS, Emit, function
 from tilec.ir import Grid
@@ -219,6 +219,21 @@ def test_keys_and_values_are_read_without_a_copy() -> None:
     }
     pages = np.zeros((2, 12), np.int32)
     assert streamed(PAGED, q, k, v, pages, np.array([180, 17], np.int32)) == {"K", "V"}
+
+
+@pytest.mark.parametrize(
+    ("heads", "dtype", "rows"),
+    [(1, "f32", 4 + 4 + 1), (4, "f32", 4 + 4 + 1), (1, "f16", 0)],
+)
+def test_lines_of_values_in_four_places_are_asked_for_at_once(
+    heads: int, dtype: str, rows: int
+) -> None:
+    """By four rows in a whole window, and in one that a mask cuts, whose last rows are taken one by one."""
+    kernel = tilec.compile(GROUPS, target="cpu", schedule={"workers": 1})
+    ir = kernel.plan(*groups(heads, 1, 8192, 32, 32, dtype=dtype)).ir
+    text = lower(ir, jit.host()).text
+    lines = sum("call" in x and "prefetch" in x for x in text.split("\n"))
+    assert lines == 2 * rows  # 32 values are two lines
 
 
 def poison(size: int = 1 << 20) -> None:

@@ -1,5 +1,5 @@
-// causal for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true,pieces=0
-// causal: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,relax=true,pieces=0
+// causal for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,late=528,relax=true,pieces=0
+// causal: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=longest,section=8,late=528,relax=true,pieces=0
 #define HELD_ROWS 4
 #define THREAD (int)threadIdx.x
 #pragma nv_diag_suppress 177, 550   // what a role does not use
@@ -57,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
     const int M,
     const int N,
     const int most_heads,
+    const int late_rows,
     u32* __restrict__ redo) {
   extern __shared__ __align__(1024) unsigned char memory[];
   const u32 shared = shared_address(memory);
@@ -68,11 +69,19 @@ extern "C" __global__ void __launch_bounds__(128, 2) causal_0(
   const int heads = (B) * (H);
   const int tile = blockIdx.x;
   int origin, b, h;
-  const int remaining = row_tiles * heads - 1 - tile;   // so that the last section is whole
-  const int section = remaining / (row_tiles * most_heads), place = remaining - section * row_tiles * most_heads;
-  const int width = least<int>(most_heads, heads - section * most_heads);
-  int head = section * most_heads + place % width;
-  origin = place / width * 128;
+  const int late = late_rows * heads;
+  int place = row_tiles * heads - 1 - tile;   // so that the last section is whole
+  int head = 0, width = heads, row = 0;
+  if (place >= late) {
+    const int tall = row_tiles - late_rows, whole = tall * most_heads;
+    place -= late;
+    head = place / whole * most_heads;
+    place %= whole;
+    width = least<int>(most_heads, heads - head);
+    row = late_rows;
+  }
+  head += place % width;
+  origin = (row + place / width) * 128;
   h = head % (H); head /= H;
   b = head;
   int row_i[4]; ROWS row_i[r] = origin + warp * 32 + ((lane) >> 2) + 8 * r;   // i

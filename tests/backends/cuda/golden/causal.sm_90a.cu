@@ -1,5 +1,5 @@
-// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0
-// causal: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,store=tma,loader=24,relax=true,guess=true,blocks=1,chain=true,pieces=0
+// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,late=264,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// causal: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,late=264,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -42,6 +42,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     const int M,
     const int N,
     const int most_heads,
+    const int late_rows,
     u32* __restrict__ counter,
     u32* __restrict__ redo) {
   if (threadIdx.x == 32) fetch_map(&k_map);
@@ -76,11 +77,19 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
-          const int remaining = row_tiles * heads - 1 - tile;   // so that the last section is whole
-          const int section = remaining / (row_tiles * most_heads), place = remaining - section * row_tiles * most_heads;
-          const int width = least<int>(most_heads, heads - section * most_heads);
-          int head = section * most_heads + place % width;
-          origin = place / width * 128;
+          const int late = late_rows * heads;
+          int place = row_tiles * heads - 1 - tile;   // so that the last section is whole
+          int head = 0, width = heads, row = 0;
+          if (place >= late) {
+            const int tall = row_tiles - late_rows, whole = tall * most_heads;
+            place -= late;
+            head = place / whole * most_heads;
+            place %= whole;
+            width = least<int>(most_heads, heads - head);
+            row = late_rows;
+          }
+          head += place % width;
+          origin = (row + place / width) * 128;
           h = head % (H); head /= H;
           b = head;
           const int i_first = origin;  // edge()

@@ -1,5 +1,5 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true,pieces=0
-// paged: schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=static,section=8,store=direct,loader=104,relax=true,guess=true,blocks=1,chain=true,pieces=0
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged: schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -59,6 +59,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     const int NP,
     const int P,
     const int MP,
+    const int most_heads,
+    const int late_rows,
+    u32* __restrict__ counter,
     u32* __restrict__ redo) {
   if (threadIdx.x == 32) fetch_map(&q_map);
   extern __shared__ __align__(1024) unsigned char memory[];
@@ -88,8 +91,19 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, i = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
-          int head = tile / row_tiles;
-          origin = (tile - head * row_tiles) * 4;
+          const int late = late_rows * heads;
+          int place = row_tiles * heads - 1 - tile;   // so that the last section is whole
+          int head = 0, width = heads, row = 0;
+          if (place >= late) {
+            const int tall = row_tiles - late_rows, whole = tall * most_heads;
+            place -= late;
+            head = place / whole * most_heads;
+            place %= whole;
+            width = least<int>(most_heads, heads - head);
+            row = late_rows;
+          }
+          head += place % width;
+          origin = (row + place / width) * 4;
           i = head % (M); head /= M;
           b = head;
           const int len_1 = len[(i64)b * len_stride0];  // load(b)   examples/paged.tile:5
@@ -128,7 +142,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
             copy_in(shared + 0 + ((turn & 1) * 1 + w) * 8192, &q_map, shared + 212992 + 8 * ((turn & 1) * 1 + w), 0, origin + w * 64, 0, (int)(b), (int)(i));
           }
         }
-        tile += gridDim.x;
+        {
+          const u32 taken = atomicAdd(counter, 1u);
+          // the last one of this launch leaves it ready for the next
+          if (taken == (u32)tiles - 1) *counter = 0;
+          tile = taken + gridDim.x;
+        }
       }
     }
     else if (warp >= 1 && warp < 4) {

@@ -69,7 +69,12 @@ inline std::map<u32, Named> named;
 inline std::vector<Rendezvous> warps, groups_meet;
 inline std::vector<Group> groups;
 inline std::vector<Copy> copies;
+struct Told { u32 full; u64 due; std::vector<std::function<void()>> pieces; };
+inline std::vector<Told> told;   // barriers that wait for the pieces of a thread
+inline std::map<u32, std::vector<std::function<void()>>> arrived;   // pieces that are there, but wgmma does not see them yet
+inline std::vector<std::set<u32>> waited;   // the barriers that a thread has waited for since its last fence
 inline std::vector<std::vector<std::function<void()>>> leaving, unfenced, arriving;
+inline std::vector<std::deque<std::vector<std::function<void()>>>> asked;
 inline Rendezvous block_meet;
 inline u64 random_state = 1, idle, now;
 #define memory arena_memory
@@ -156,7 +161,11 @@ template<class T> inline void shared_two(u32 a, T (&x)[2]) {
 }
 inline void arrive(u32 b) { has_read(); Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
 inline void expect(u32 b, u32 bytes) { has_read(); Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
-inline void wait(u32 b, u32 parity) { Barrier& x = at(b); until("wait", [&] { return (x.phase & 1) != (parity & 1); }); }
+inline void wait(u32 b, u32 parity) {
+  Barrier& x = at(b);
+  until("wait", [&] { return (x.phase & 1) != (parity & 1); });
+  waited[threadIdx.x].insert(b);
+}
 inline void named_arrive(u32 id, u32 threads) { Named& n = named[id]; if (++n.arrived == (int)threads) { n.arrived = 0; n.round++; } }
 inline void named_sync(u32 id, u32 threads) {
   Named& n = named[id];
@@ -230,13 +239,41 @@ inline void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
 inline void shared_word(u32 a, u32 x) { unfenced[threadIdx.x].push_back([=] { memcpy(arena + a, &x, 4); }); }
 inline uint2 load_two(const void* p) { uint2 v{0, 0}; if (p) memcpy(&v, p, 8); return v; }
 inline uint4 load_four(const void* p, int k) { uint4 v{0, 0, 0, 0}; if (p) memcpy(&v, (const char*)p + 16 * k, 16); return v; }
-// what is copied arrives when it is waited for
-inline void copy_piece(u32 to, const void* p, const void*) {
-  arriving[threadIdx.x].push_back([=] { if (p) memcpy(arena + to, p, 16); else memset(arena + to, 0, 16); });
+// what is copied arrives when it is waited for, or when its barrier says so
+constexpr u64 NO_ROW = 1, NO_COLUMN = 2;
+inline void copy_piece(u32 to, u64 from) {
+  arriving[threadIdx.x].push_back([=] { if (from & 15) memset(arena + to, 0, 16); else memcpy(arena + to, (const void*)from, 16); });
 }
+// what a thread copies for itself is there when it waits for it, not before
+template<int BYTES> inline void copy_ahead(u32 to, u64 from) {
+  if ((from & ~(u64)3) % (BYTES == 8 ? 8 : 16)) fail("a piece is not aligned");
+  arriving[threadIdx.x].push_back([=] { if (from & 3) memset(arena + to, 0, BYTES); else memcpy(arena + to, (const void*)from, BYTES); });
+}
+inline void pieces_asked() { asked[threadIdx.x].push_back(std::move(arriving[threadIdx.x])); arriving[threadIdx.x].clear(); }
+template<int N> inline void pieces_here() {
+  auto& groups = asked[threadIdx.x];
+  for (; groups.size() > N; groups.pop_front()) for (auto& f : groups.front()) f();
+}
+template<class T> inline auto staged_piece(u32 a) { Piece<T> x; memcpy(&x, arena + a, sizeof x); return x; }
 inline void pieces_copied() {
   for (auto& f : arriving[threadIdx.x]) unfenced[threadIdx.x].push_back(f);
   arriving[threadIdx.x].clear();
+}
+inline void copies_arrive(u32 b) {
+  at(b).pending++;
+  told.push_back({b, now + (draw(4) ? draw(100) : draw(4000)), std::move(arriving[threadIdx.x])});
+  arriving[threadIdx.x].clear();
+}
+inline void deliver(Told& t) {
+  for (auto& f : t.pieces) arrived[t.full].push_back(f);
+  Barrier& b = at(t.full);
+  b.pending--;
+  settle_barrier(b);
+}
+// the pieces whose barriers this thread has waited for are seen by wgmma after its fence
+inline void copied_for_products() {
+  for (u32 b : waited[threadIdx.x]) { for (auto& f : arrived[b]) f(); arrived[b].clear(); }
+  waited[threadIdx.x].clear();
 }
 inline void written_for_copies() { for (auto& f : unfenced[threadIdx.x]) f(); unfenced[threadIdx.x].clear(); }
 inline void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
@@ -405,6 +442,9 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
     leaving.assign(threads, {});
     unfenced.assign(threads, {});
     arriving.assign(threads, {});
+    waited.assign(threads, {});
+    asked.assign(threads, {});
+    told.clear(); arrived.clear();
     block_meet = Rendezvous();
     barriers.clear(); named.clear(); copies.clear(); readers.clear();
     race = nullptr;
@@ -436,6 +476,13 @@ inline int run_blocks(int blocks, int threads, u64 seed, std::function<void()> b
         const Copy c = copies[k];
         copies.erase(copies.begin() + k--);
         deliver(c);
+        idle = 0;
+      }
+      for (size_t k = 0; k < told.size(); k++) {
+        if (told[k].due > now) continue;
+        Told t = std::move(told[k]);
+        told.erase(told.begin() + k--);
+        deliver(t);
         idle = 0;
       }
       if (race) { printf("emulator: block %d: %s\n", b, race); fflush(stdout); return 2; }

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tilec.backends.cuda.hopper.launch import blocks
-from tilec.backends.cuda.hopper.sections import section
+from tilec.backends.cuda.hopper.sections import late, section
 from tilec.backends.cuda.hopper.source import CopyMap, Facts, Launched, Source
 from tilec.scalar import Number
 
@@ -266,6 +266,8 @@ def launch(
                 )
             case "section":
                 kept.append(ctypes.c_int(section(source.structure, sizes, p.dim)))
+            case "late":
+                kept.append(ctypes.c_int(late(source.structure, sizes, p.dim)))
             case "counter":
                 kept.append(ctypes.c_void_p(counter.ctypes.data))
             case _:

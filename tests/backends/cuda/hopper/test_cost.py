@@ -7,7 +7,7 @@ import pytest
 import tilec
 from tests.programs import CAUSAL
 from tilec import backend, ceilings
-from tilec.backends.cuda.hopper import misses, sections
+from tilec.backends.cuda.hopper import cost, misses, sections
 from tilec.traffic import budget
 
 TIMES = {
@@ -104,6 +104,13 @@ def test_what_a_large_cache_holds_comes_once():
     assert misses.played(s, 1 << 20) > 4 * misses.played(s, ceilings.H200.far)
 
 
+@pytest.mark.parametrize(("heads", "section", "late"), [(5, 2, 0), (5, 2, 1), (3, 8, 2), (4, 1, 3)])
+def test_every_tile_is_dealt_out_once(heads, section, late):
+    found = list(sections.dealt(range(3), heads, section, late))
+    assert sorted(found) == [(h, r) for h in range(heads) for r in range(3)]
+    assert {r for _, r in found[len(found) - heads * late :]} == set(range(late))
+
+
 def test_a_section_that_is_not_whole_comes_first():
     s = streamed(5, 256, True, 128, 2)
     assert [(h, r.end) for h, r in s.dealt(5)][:6] == [
@@ -117,7 +124,23 @@ def test_a_section_that_is_not_whole_comes_first():
 
 
 def test_the_usual_section_is_read_once():
-    assert from_memory({}) == pytest.approx(ONCE, rel=0.05)
+    assert from_memory({"late": 0}) == pytest.approx(ONCE, rel=0.05)
+
+
+def test_late_rows_have_their_keys_twice():
+    keys = 264 * 128 * 512
+    assert from_memory({}) == pytest.approx(ONCE + keys, rel=0.05)
+
+
+def test_late_rows_end_a_launch_together():
+    rows = [4000.0 + 2700 * (n % 6) for n in range(64)]  # documents of six blocks
+
+    def ends(late):
+        return cost.dealt([(32, t) for t in rows], (6, late), 32, workers=132)
+
+    together = 32 * sum(rows) / 132
+    assert ends(0) > 1.03 * together
+    assert ends(8) < 1.02 * together
 
 
 def test_sections_are_as_long_as_asked_where_nothing_bounds_them(monkeypatch):

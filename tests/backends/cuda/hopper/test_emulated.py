@@ -13,7 +13,7 @@ import pytest
 
 import tilec
 from tests.backends.cuda.hopper import emulator, running
-from tilec.backends.cuda.hopper import steps
+from tilec.backends.cuda.hopper import sections, steps
 from tilec.backends.cuda.hopper.emit import emit
 
 pytestmark = pytest.mark.skipif(
@@ -274,6 +274,19 @@ def test_keys_that_data_leaves_out(columns: int) -> None:
     arrays["keep"] = random.integers(0, 3, 170).astype("u1")
     arrays["most"] = random.integers(0, 170, 170).astype("i4")
     got = running.run(kernel, arrays, "f16", {"N": 170, "D": 16, "E": 16}, columns=columns)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
+
+
+@pytest.mark.parametrize("late", [0, 7, 10])
+def test_sections_and_late_rows(monkeypatch: pytest.MonkeyPatch, late: int) -> None:
+    monkeypatch.setattr(sections, "CACHE", 1)
+    monkeypatch.setattr(sections, "AT_ONCE", 6)
+    sizes = {"B": 1, "H": 5, "M": 300, "N": 300, "D": 16, "E": 16}
+    kernel, arrays = prepared("causal", "f16", sizes)
+    (source,) = running.tiles(kernel, "f16", sizes, warpgroups=2, order="longest")[1].values()
+    assert sections.section(source.structure, sizes, 2) == 2
+    changes = {"warpgroups": 2, "columns": 64, "order": "longest", "section": 2, "late": late}
+    got = running.run(kernel, arrays, "f16", sizes, processors=3, **changes)
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 

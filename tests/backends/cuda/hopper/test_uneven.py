@@ -1,0 +1,43 @@
+"""In which order tiles are dealt out: what the bounds of their loops say about their lengths."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilec
+from tests.backends.cuda.hopper import running
+
+MASKED = """
+kernel masked(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, D],
+    len: i32[B], a: i32[B, M], c: i32[B, N], n: int = 40) -> O[b, h, i, d]:
+    S = sum[e](Q[b, h, i, e] * K[b, h, j, e])
+    O = sum[j](softmax[j](S if {mask} else -inf) * V[b, h, j, d])
+"""
+LATE = ("longest", 8, 264)
+ORDERS = {
+    "j <= i": LATE,
+    "j <= i + N - M": LATE,
+    "j <= 2 * i": LATE,
+    "i - n < j <= i": LATE,
+    "j < len[b] and j <= i": LATE,
+    "i // n == j // n and j <= i": ("longest", 8, 0),
+    "a[b, i] == len[b] and j <= i": ("longest", 8, 0),
+    "a[b, i] == c[b, j] and j <= i": LATE,
+    "a[b, i] == c[b, j]": ("longest", 8, 0),
+    "j >= i": ("longest", 8, 0),
+    "j < N - i": ("longest", 8, 0),
+    "j < len[b] and i < len[b]": ("longest", 8, 0),
+    "j < len[b]": ("longest", 1, 0),
+    "j < a[b, i]": ("longest", 1, 0),
+    "j < n": ("static", 8, 0),
+    "j >= 0": ("static", 8, 0),
+}
+
+
+@pytest.mark.parametrize("mask", ORDERS)
+def test_orders(mask: str) -> None:
+    sizes = {"B": 2, "H": 4, "M": 4096, "N": 4096, "D": 128}
+    _, sources = running.tiles(tilec.compile(MASKED.format(mask=mask)), "bf16", sizes)
+    (source,) = sources.values()
+    schedule = source.plan.schedule
+    assert (schedule.order, schedule.section, schedule.late) == ORDERS[mask]
