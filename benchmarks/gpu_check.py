@@ -22,13 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-ATTENTION = """
-kernel attend(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E]) -> O[b, h, i, e]:
-    S = sum[d](Q[b, h, i, d] * K[b, h, j, d]) / sqrt(D)
-    P = softmax[j](S{mask})
-    O = sum[j](P * V[b, h, j, e])
-"""
-FULL, CAUSAL = (ATTENTION.format(mask=m) for m in ("", " if j <= i + N - M else -inf"))
+from benchmarks.gpu.plain import CAUSAL, FULL  # noqa: E402
 
 
 def folder(given: str | None) -> Path | None:
@@ -91,157 +85,18 @@ def cases(
         runner.run_all(ids, target, "torch", jobs, limit, say)
 
 
-# ---- odd calls
-
-
 def odd(report: Report) -> None:
-    import torch
+    """The odd calls, one after the other."""
+    from benchmarks.gpu.odd import CALLS
 
-    import tilec
-
-    dev = torch.device("cuda")
-
-    def inputs(b: int, h: int, m: int, n: int, d: int, dtype: Any = torch.float32) -> list[Any]:
-        g = torch.Generator(device=dev).manual_seed(1)
-        shapes = [(b, h, m, d), (b, h, n, d), (b, h, n, d)]
-        return [torch.randn(s, device=dev, generator=g).to(dtype) for s in shapes]
-
-    def expect(q: Any, k: Any, v: Any, causal: bool = True) -> Any:
-        q, k, v = (x.double() for x in (q, k, v))
-        s = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-        if causal:
-            m, n = s.shape[-2:]
-            s = s.masked_fill(torch.ones(m, n, device=dev).triu(1 + n - m).bool(), -torch.inf)
-        return torch.nan_to_num(torch.softmax(s, -1)) @ v
-
-    def close(got: Any, want: Any, tolerance: float) -> str:
-        error = (got.double() - want).abs().max().item() if want.numel() else 0.0
-        if not error <= tolerance or tuple(got.shape) != tuple(want.shape):
-            raise AssertionError(f"error {error} > {tolerance}, shape {tuple(got.shape)}")
-        return f"error {error:.2g}"
-
-    kernel = tilec.compile(CAUSAL)
-
-    def strided() -> str:
-        q, k, v = (
-            x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs(2, 3, 65, 130, 64)
-        )
-        return close(kernel(q, k, v), expect(q, k, v), 1e-5)
-
-    def expanded() -> str:
-        q, k, v = inputs(2, 3, 65, 130, 64)
-        k, v = (x[:, :1].expand(-1, 3, -1, -1) for x in (k, v))
-        return close(kernel(q, k, v), expect(q, k, v), 1e-5)
-
-    def flipped_offset() -> str:
-        q, k, v = inputs(2, 3, 67, 131, 64)
-        q, k, v = (x[:, :, 1:] for x in (q, k, v))
-        return close(kernel(q, k, v), expect(q, k, v), 1e-5)
-
-    def empty() -> str:
-        shapes = [(0, 1, 4, 4, 8), (1, 1, 0, 4, 8), (1, 2, 4, 0, 8)]
-        for s in shapes:
-            q, k, v = inputs(*s)
-            got = kernel(q, k, v)
-            assert got.shape == q.shape
-            assert not got.abs().sum().item()
-        return "zeros"
-
-    def many_blocks() -> str:
-        q, k, v = inputs(1, 1 << 17, 3, 5, 8)
-        return close(kernel(q, k, v), expect(q, k, v), 1e-5)
-
-    def nan_and_infinity() -> str:
-        q, k, v = inputs(1, 2, 80, 80, 64)
-        v[:, :, 40] = torch.nan
-        v[:, :, 60, 3] = torch.inf
-        got, want = kernel(q, k, v), expect(*inputs(1, 2, 80, 80, 64))
-        assert got[:, :, 40:].isnan().all()
-        return close(got[:, :, :40], want[:, :, :40], 1e-5)
-
-    def out() -> str:
-        q, k, v = inputs(1, 2, 33, 40, 64)
-        o = torch.empty_like(q)
-        assert kernel(q, k, v, out=o) is o
-        return close(o, expect(q, k, v), 1e-5)
-
-    def side_stream() -> str:
-        q, k, v = inputs(1, 2, 33, 40, 64)
-        s = torch.cuda.Stream()
-        s.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(s):
-            o = kernel(q, k, v)
-        s.synchronize()
-        return close(o, expect(q, k, v), 1e-5)
-
-    def graph() -> str:
-        q, k, v = inputs(1, 2, 33, 40, 64)
-        o = kernel(q, k, v)
-        g = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(g):
-            o = kernel(q, k, v)
-        for x, y in zip((q, k, v), inputs(1, 2, 33, 40, 64), strict=True):
-            x.copy_(2 * y)
-        g.replay()
-        torch.cuda.synchronize()
-        return close(o, expect(q, k, v), 1e-5)
-
-    def cupy_arrays() -> str:
-        cupy: Any = importlib.import_module("cupy")
-        q, k, v = inputs(1, 2, 33, 40, 64)
-        o = kernel(*(cupy.from_dlpack(x) for x in (q, k, v)))
-        assert isinstance(o, cupy.ndarray)
-        return close(torch.from_dlpack(o), expect(q, k, v), 1e-5)
-
-    def mixed_devices() -> str:
-        q, k, v = inputs(1, 2, 33, 40, 64)
-        try:
-            kernel(q.cpu(), k, v)
-        except tilec.ArgumentError as e:
-            return str(e)
-        raise AssertionError("accepted")
-
-    def bits() -> str:
-        q, k, v = inputs(2, 4, 300, 300, 64)
-        first = kernel(q, k, v)
-        assert all(torch.equal(first, kernel(q, k, v)) for _ in range(20))
-        return "equal bits in 20 runs"
-
-    def overhead() -> str:
-        q, k, v = inputs(1, 1, 1, 1, 8)
-        for _ in range(20):
-            kernel(q, k, v)
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(200):
-            kernel(q, k, v)
-        spent = (time.perf_counter() - start) / 200
-        torch.cuda.synchronize()
-        return f"{spent * 1e6:.1f} us per call"
-
-    tests = [
-        strided,
-        expanded,
-        flipped_offset,
-        empty,
-        many_blocks,
-        nan_and_infinity,
-        out,
-        side_stream,
-        graph,
-        cupy_arrays,
-        mixed_devices,
-        bits,
-        overhead,
-    ]
-    for test in tests:
+    for call in CALLS:
         start = time.perf_counter()
         try:
-            status, said = "pass", test()
+            status, said = "pass", call()
         except Exception as e:
             traceback.print_exc()
             status, said = "wrong", f"{type(e).__name__}: {e}"
-        report("odd", test.__name__, status, said, time.perf_counter() - start)
+        report("odd", call.__name__, status, said, time.perf_counter() - start)
 
 
 # ---- times: each function is used up before the loop goes on

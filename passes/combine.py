@@ -31,7 +31,7 @@ from tilec.ir import (
     operands,
     rebuild,
 )
-from tilec.passes.factor import Context, Expr, NotFactored, Phi, Term, factor
+from tilec.passes.factor import CAST, Context, Expr, NotFactored, Phi, Term, factor
 
 REDUCTION = {"max": "max", "min": "min", "or": "any", "and": "all"}
 """The functions of extremes, and the reduction that each one is."""
@@ -260,7 +260,7 @@ class _Trees:
             case Map():
                 return (op.fn, *(self.tree(y) for y in op.args))
             case Cast():
-                return (f"cast:{op.to}", self.tree(op.x))
+                return (CAST + op.to, self.tree(op.x))
             case _:
                 raise NotFactored(f"a factor depends on {op.result.name}, which a window gives")
 

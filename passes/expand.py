@@ -119,7 +119,6 @@ def _mean(b: Rewrite, op: Reduce) -> str:
     for axis in op.over:
         n = lower_scalar(b, b.kernel.extents[axis])
         count = n if count == 1 else b.map("mul", count, n)
-    count = b.map(
-        "select", b.map("gt", count, 0), count, math.nan
-    )  # the mean of nothing is NaN, not 0 / 0 = 0
+    # the mean of nothing is NaN, not 0 / 0 = 0
+    count = b.map("select", b.map("gt", count, 0), count, math.nan)
     return b.map("div", b.reduce("sum", x, over=op.over), count, name=name)

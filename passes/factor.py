@@ -17,12 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, Union
+from typing import TypeAlias, Union, cast
 
+from tilec.dtypes import DType
 from tilec.ir import ABSENT, Absent, Cast, Contract, Map, Op, Operand, Reduce, Type
 
 Expr: TypeAlias = Union[Operand, tuple["Expr", ...]]
 """An operand of the old body, or `(function, operand, …)`; `clamp` makes infinities finite, `cast:T` converts."""
+
+
+CAST = "cast:"
+"""What the name of a conversion begins with."""
+
+
+def conversion(function: object) -> DType | None:
+    """The type that a function of an expression converts to; None for any other function."""
+    if not isinstance(function, str) or not function.startswith(CAST):
+        return None
+    return cast(DType, function.removeprefix(CAST))
 
 
 class NotFactored(Exception):
@@ -110,9 +122,8 @@ def _parts(v: Expr, c: Context) -> list[_Part]:
     match c.op(v):
         case Map(fn="mul", args=(a, b)):
             left, right = _parts(a, c), _parts(b, c)
-            if (
-                len(left) > 1 and len(right) > 1
-            ):  # exact, but Σ x² - (Σ x)² / n loses every digit that matters
+            if len(left) > 1 and len(right) > 1:
+                # exact, but Σ x² - (Σ x)² / n loses every digit that matters
                 raise NotFactored("a product of two sums that both change as the loop goes on")
             return [_times(p, q) for p in left for q in right]
         case Map(fn="div", args=(a, b)):
@@ -128,7 +139,7 @@ def _parts(v: Expr, c: Context) -> list[_Part]:
         case Map(fn="exp" | "exp2" as fn, args=(z,)):
             return [_exponential(fn, z, c)]
         case Cast(x=x, to=to) if to[0] in "fb" and to != "bool":
-            return [_Part(p.coefficients, (f"cast:{to}", p.x or ONE), p.phis) for p in _parts(x, c)]
+            return [_Part(p.coefficients, (CAST + to, p.x or ONE), p.phis) for p in _parts(x, c)]
         case op:
             what = getattr(op, "fn", None) or (op.word if op is not None else "it")
             raise NotFactored(f"{what} of a value that changes as the loop goes on")

@@ -139,7 +139,7 @@ class _Graph:
         assert op is not None
         over = set(op.over)
         earlier = [r for r in self.inside(x, ()) if r != x and self.reduction(r) is not None]
-        same = [r for r in earlier if over & set(self.reduction(r).over)]  # type: ignore[union-attr]
+        same = [r for r in earlier if over & set(self._over(r))]
         return any(over & self.axes(r) for r in earlier) and any(
             any(
                 over & self.axes(q)
@@ -238,9 +238,8 @@ class _Graph:
             op.over, inside
         ):
             return True
-        if not grid <= self.axes(
-            r
-        ):  # a value for each pair of a row and a streamed position stays on chip, all the same
+        if not grid <= self.axes(r):
+            # a value for each pair of a row and a streamed position stays on chip, all the same
             return not (rows & self.axes(r) and any(s & self.axes(r) for s in streams))
         return frozenset(op.over) not in streams and self.needs_passes(r)
 

@@ -9,7 +9,7 @@ run in `for`s.
       n = max(m_0, max(x, over=j)); a = exp2(sub(m_0, n)); p = exp2(sub(x, n)); yield(n, add(mul(l_0, a), sum(p, over=j)))
     }
 
-A reduction joins the loop of the ones it depends on (its *states*) where `passes/factor.py` proves that it is a
+A reduction joins the loop of the ones it depends on (its *states*) where `factor` proves that it is a
 sum of terms c(states) · Σ g(j) · exp(u(j) + w(states)): when the states move, its accumulators are multiplied
 by exp(w(new) - w(old)), and c is applied after the loop. One that does not factor gets a loop of its own, after
 the first; its `note` says so. A reduction over several axes runs in nested loops.
@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from tilec.builder import Builder
 from tilec.dataflow import definitions, forward, names_in
 from tilec.dtypes import DType, kind
 from tilec.ir import (
-    Contract,
     For,
     Group,
     Kernel,
@@ -44,10 +43,10 @@ from tilec.ir import (
     walk,
 )
 from tilec.passes.expand import LIMITS
-from tilec.passes.factor import Context, Expr, NotFactored, Phi, Term, factor
+from tilec.passes.factor import Expr, Phi, Term, conversion
+from tilec.passes.sharing import Loop, Sharing
 from tilec.renaming import fresh
 
-Reduction = Reduce | Contract
 COMBINE = {"max": "max", "maxnum": "max", "min": "min", "any": "or", "all": "and"}
 
 
@@ -67,15 +66,6 @@ def _read(op: Op) -> set[str]:
     return {x for o in walk((op,)) if not isinstance(o, Yield) for x in names_in(operands(o))}
 
 
-@dataclass
-class _Loop:
-    """A loop to be: its axes, its reductions with their terms (None: max, min, any, all)."""
-
-    axes: tuple[str, ...]
-    reductions: dict[str, list[Term] | None] = field(default_factory=dict[str, "list[Term] | None"])
-    note: str | None = None
-
-
 class _Stream(Builder):
     """Rebuilds the body of one group around its loops."""
 
@@ -86,18 +76,16 @@ class _Stream(Builder):
         end = group.body[-1]
         assert isinstance(end, Yield)
         self.yields = end.values
-        self.whole = {a for v in group.results for a in v.type.axes} - set(group.axes)
         self.defs = definitions(self.body)
         self.old_types = dict(self.types)
-        self.loops: list[_Loop] = []
-        self.loop_of: dict[str, int] = {}
+        whole = {a for v in group.results for a in v.type.axes} - set(group.axes)
+        self.sharing = Sharing(self.body, self.yields, whole, self.old_types)
         self.rows: dict[str, Operand] = {}
 
     def run(self) -> Group:
-        self._assign()
         for name in self.defs:
             self.taken.discard(name)
-        for loop in self.loops:
+        for loop in self.sharing.loops:
             _Emitter(self, loop).emit()
         kept = [
             (v, self.row(x))
@@ -106,106 +94,6 @@ class _Stream(Builder):
         ]
         body = (*self.ops, Yield((), tuple(x for _, x in kept)))
         return replace(self.group, results=tuple(v for v, _ in kept), body=body)
-
-    # ---- which reduction runs in which loop
-
-    def _assign(self) -> None:
-        while within := self._within(self._streams()):
-            self.whole |= within
-        streamed = frozenset[str]().union(*self._streams())
-        for name, op in self.defs.items():
-            if not isinstance(op, (Reduce, Contract)):
-                continue
-            if not self.streamed(name) or not streamed.issuperset(self.streamed(name)):
-                continue
-            if not streamed & set(
-                self.old_types[name].axes
-            ):  # else it belongs to the body of another loop
-                self._place(name, op)
-
-    def _streams(self) -> set[frozenset[str]]:
-        """The axes of each loop that the group must have."""
-        return {
-            frozenset(self.streamed(r)) for y in names_in(self.yields) for r in self._outermost(y)
-        }
-
-    def _within(self, streams: set[frozenset[str]]) -> set[str]:
-        """The axes of loops over several that reductions inside them are over: those cannot have windows."""
-        return {
-            a
-            for op in self.defs.values()
-            if isinstance(op, (Reduce, Contract))
-            for s in streams
-            if s & set(op.result.type.axes)
-            for a in s & set(op.over)
-        }
-
-    def reduction(self, name: str) -> Reduction:
-        """The reduction that gives a value."""
-        op = self.defs[name]
-        assert isinstance(op, (Reduce, Contract))
-        return op
-
-    def streamed(self, name: str) -> tuple[str, ...]:
-        """The axes that a reduction streams."""
-        return tuple(a for a in self.reduction(name).over if a not in self.whole)
-
-    def _outermost(self, x: str) -> list[str]:
-        op = self.defs.get(x)
-        if op is None:
-            return []
-        if isinstance(op, (Reduce, Contract)) and self.streamed(x):
-            return [x]
-        return [r for y in names_in(operands(op)) for r in self._outermost(y)]
-
-    def _states(self, name: str) -> set[str]:
-        """The loops' reductions that a value depends on."""
-        found: set[str] = set()
-        todo = list(names_in(operands(self.defs[name])))
-        seen: set[str] = set()
-        while todo:
-            x = todo.pop()
-            if x in seen or x not in self.defs:
-                continue
-            seen.add(x)
-            if x in self.loop_of:
-                found.add(x)
-            todo.extend(names_in(operands(self.defs[x])))
-        return found
-
-    def _place(self, name: str, op: Reduction) -> None:
-        states = self._states(name)
-        first = max((self.loop_of[s] for s in states), default=-1)
-        note = None
-        for k in range(max(first, 0), len(self.loops)):
-            loop = self.loops[k]
-            if frozenset(loop.axes) != frozenset(self.streamed(name)):
-                continue
-            own = {s for s in states if self.loop_of[s] == k}
-            try:
-                loop.reductions[name] = self._terms(op, loop, own)
-            except NotFactored as e:
-                note = f"{name} does not factor: {e}"
-                continue
-            self.loop_of[name] = k
-            return
-        loop = _Loop(self.streamed(name), note=note)
-        loop.reductions[name] = self._terms(op, loop, set())
-        self.loops.append(loop)
-        self.loop_of[name] = len(self.loops) - 1
-
-    def _terms(self, op: Reduction, loop: _Loop, states: set[str]) -> list[Term] | None:
-        context = Context(
-            self.defs,
-            self.old_types,
-            frozenset(op.over),
-            forward(self.body, states) if states else set(),
-        )
-        if isinstance(op, Reduce) and op.fn != "sum":
-            if op.args[0] in context.moving:
-                raise NotFactored(f"it is a {op.fn} of values that change as the loop goes on")
-            return None
-        return factor(op, context)
 
     # ---- values per row, outside the loops
 
@@ -223,7 +111,7 @@ class _Stream(Builder):
 class _Emitter:
     """Emits one loop, or a nest of them: a region per axis."""
 
-    def __init__(self, stream: _Stream, loop: _Loop) -> None:
+    def __init__(self, stream: _Stream, loop: Loop) -> None:
         self.b, self.loop = stream, loop
         self.moving = forward(stream.body, loop.reductions)
         self.regions: list[list[Op]] = [stream.ops, *([] for _ in loop.axes)]
@@ -289,7 +177,7 @@ class _Emitter:
         return self.args[-1][k].name
 
     def _extreme(self, name: str) -> None:
-        op = self.b.reduction(name)
+        op = self.b.sharing.reduction(name)
         assert isinstance(op, Reduce)
         b, t = self.b, op.result.type
         k = self._carry(name, Type(t.dtype, t.axes), _identity(op.fn, t.dtype))
@@ -300,7 +188,7 @@ class _Emitter:
         self.states[name, "old"], self.states[name, "new"] = self._old(k), self.new[k]
 
     def _sums(self, name: str, terms: list[Term]) -> None:
-        over = frozenset(self.b.reduction(name).over)
+        over = frozenset(self.b.sharing.reduction(name).over)
         for t in terms:
             key = (over, t.x, t.y, t.phis)
             if key not in self.accumulators:
@@ -328,7 +216,7 @@ class _Emitter:
         )
 
     def _sum(self, name: str, t: Term) -> int:
-        b, over = self.b, self.b.reduction(name).over
+        b, over = self.b, self.b.sharing.reduction(name).over
         type = self._type(t, over)
         zero: Operand = 0 if type.dtype == "i64" else 0.0
         k = self._carry(name, type, zero)
@@ -371,7 +259,7 @@ class _Emitter:
 
     def _dtype(self, e: Expr) -> str:
         if isinstance(e, tuple):
-            if e[0] in ("exp", "exp2", "div") or str(e[0]).startswith("cast:"):
+            if e[0] in ("exp", "exp2", "div") or conversion(e[0]) is not None:
                 return "float"
             return "float" if "float" in {self._dtype(x) for x in e[1:]} else "int"
         t = (
@@ -435,9 +323,8 @@ class _Emitter:
         if function == "clamp":
             top = LIMITS[b.kernel.compute]
             return b.map("max", b.map("min", args[0], top), -top, name="r")
-        if function.startswith("cast:"):
-            return b.cast(args[0], function[5:])  # type: ignore[arg-type]
-        return b.map(function, *args)
+        to = conversion(function)
+        return b.map(function, *args) if to is None else b.cast(args[0], to)
 
     def _alpha(self, p: Phi) -> Operand:
         """exp(w(new) - w(old)): what the accumulators are multiplied by."""
@@ -466,7 +353,7 @@ class _Emitter:
         if terms is None:
             return values[self._index(name)]
         total: Operand | None = None
-        over = frozenset(b.reduction(name).over)
+        over = frozenset(b.sharing.reduction(name).over)
         for t in terms:
             part = values[self.accumulators[over, t.x, t.y, t.phis]]
             for how, c in t.coefficients:

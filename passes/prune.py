@@ -353,5 +353,6 @@ class _Part:
     @property
     def is_empty(self) -> bool:
         """Whether it is known to visit nothing."""
-        known = isinstance(self.start, int) and isinstance(self.stop, int)
-        return self.start == self.stop or (known and int(self.start) >= int(self.stop))  # type: ignore[arg-type]
+        if isinstance(self.start, int) and isinstance(self.stop, int):
+            return self.start >= self.stop
+        return self.start == self.stop

@@ -54,12 +54,16 @@ def mentions(t: Tree) -> bool:
     return t == "?" or (isinstance(t, tuple) and any(mentions(x) for x in t[1:]))
 
 
+STILL = (0.0, 0.0)
+"""No movement, neither with the old nor with the new reference."""
+
+
 @dataclass(frozen=True)
 class Measure:
     """How a value moves with the old and the new reference: degree (a factor 2 ** e·d) and shift (a summand)."""
 
-    degree: tuple[float, float] = (0.0, 0.0)
-    shift: tuple[float, float] = (0.0, 0.0)
+    degree: tuple[float, float] = STILL
+    shift: tuple[float, float] = STILL
 
 
 FIXED = Measure()
@@ -130,7 +134,7 @@ class Scaling:
             case Cast():
                 return parts[0]
             case Reduce(fn="sum"):
-                return parts[0] if parts[0].shift == (0.0, 0.0) else None
+                return parts[0] if parts[0].shift == STILL else None
             case Contract():
                 m = _times(parts[0], parts[1], 1.0)
                 return m if m is None or op.init is None else _plus(m, parts[2], 1.0)
@@ -142,7 +146,7 @@ def _map_rule(fn: str, args: tuple[Operand, ...], parts: list[Measure]) -> Measu
     first = parts[0]
     match fn:
         case "add" | "sub":
-            if 0 in args and not isinstance(args, str):
+            if 0 in args:
                 return parts[1 - args.index(0)] if fn == "add" else None
             return _plus(parts[0], parts[1], 1.0 if fn == "add" else -1.0)
         case "mul":
@@ -157,21 +161,19 @@ def _map_rule(fn: str, args: tuple[Operand, ...], parts: list[Measure]) -> Measu
         case "neg":
             return _scaled(first, -1.0)
         case "exp" | "exp2":
-            if first.degree != (0.0, 0.0):
+            if first.degree != STILL:
                 return None
             c = 1.0 if fn == "exp2" else 1.0 / math.log(2.0)
             return Measure((_clean(first.shift[0] * c), _clean(first.shift[1] * c)))
         case "log" | "log2":
-            if first.shift != (0.0, 0.0):
+            if first.shift != STILL:
                 return None
             c = 1.0 if fn == "log2" else math.log(2.0)
             return Measure(shift=(_clean(first.degree[0] * c), _clean(first.degree[1] * c)))
         case "abs" | "relu":
-            return first if first.shift == (0.0, 0.0) else None
+            return first if first.shift == STILL else None
         case "lt" | "le" | "gt" | "ge" | "eq" | "ne":
-            sign = (
-                args[1] == 0 and not isinstance(args[1], (str, bool)) and first.shift == (0.0, 0.0)
-            )
+            sign = args[1] == 0 and not isinstance(args[1], (str, bool)) and first.shift == STILL
             return FIXED if sign else None
         case "select":
             arms = [p for p, x in zip(parts[1:], args[1:], strict=True) if x != ABSENT and x != 0]
@@ -186,16 +188,15 @@ def _clean(x: float) -> float:
 
 
 def _plus(a: Measure, b: Measure, sign: float) -> Measure | None:
-    zero = (0.0, 0.0)
-    if a.degree == b.degree == zero:
+    if a.degree == b.degree == STILL:
         return Measure(
             shift=(_clean(a.shift[0] + sign * b.shift[0]), _clean(a.shift[1] + sign * b.shift[1]))
         )
-    return a if a == b and a.shift == zero else None
+    return a if a == b and a.shift == STILL else None
 
 
 def _times(a: Measure, b: Measure, sign: float) -> Measure | None:
-    if a.shift != (0.0, 0.0) or b.shift != (0.0, 0.0):
+    if a.shift != STILL or b.shift != STILL:
         return None
     return Measure(
         (_clean(a.degree[0] + sign * b.degree[0]), _clean(a.degree[1] + sign * b.degree[1]))

@@ -32,7 +32,6 @@ from tilec.ir import (
     Op,
     Operand,
     Reduce,
-    Type,
     defined,
     operands,
     rebuild,
@@ -69,7 +68,7 @@ def _body(b: Rewrite, body: Body, seen: dict[Hashable, str]) -> Body:
 def _pure(b: Rewrite, op: Op, seen: dict[Hashable, str]) -> None:
     op = rebuild(op, b.of)
     by = _identity(b, op) if isinstance(op, Map) else None
-    if by is not None and _same(b.type_of(by), op.result.type):
+    if by is not None and b.type_of(by).resembles(op.result.type):
         b.replace(op, by)
         return
     key = _key(op)
@@ -83,14 +82,9 @@ def _key(op: Op) -> Hashable:
     plain = replace(op, results=(), span=None)
     if isinstance(plain, Load):
         plain = replace(plain, guarded=False)
-    literal = tuple(
-        type(x).__name__ for x in operands(plain)
-    )  # 1, 1.0 and true are equal, but not the same
-    return type(op).__name__, plain, literal, op.result.type
-
-
-def _same(a: Type, b: Type) -> bool:
-    return a.dtype == b.dtype and set(a.axes) == set(b.axes)
+    # 1, 1.0 and true are equal, but not the same
+    kinds = tuple(type(x).__name__ for x in operands(plain))
+    return type(op).__name__, plain, kinds, op.result.type
 
 
 def _is(x: Operand, value: float) -> bool:

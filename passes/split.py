@@ -39,7 +39,7 @@ from tilec.ir import (
     rebuild,
 )
 from tilec.passes.combine import REDUCTION, Extreme, Rule, Sum, combination
-from tilec.passes.factor import Expr, NotFactored, Phi
+from tilec.passes.factor import Expr, NotFactored, Phi, conversion
 from tilec.passes.specialise import fix
 from tilec.renaming import copy_fresh, fresh, used_names
 from tilec.scalar import Scalar
@@ -360,8 +360,9 @@ class _Merge:
             fn, *parts = x
             args = [self._value(y, states) for y in parts]
             assert isinstance(fn, str)
-            if fn.startswith("cast:"):
-                return self.emit.once((fn, *args), lambda: self.emit.cast(args[0], fn[5:]))  # type: ignore[arg-type]
+            to = conversion(fn)
+            if to is not None:
+                return self.emit.once((fn, *args), lambda: self.emit.cast(args[0], to))
             return self.emit.fn(fn, *args)
         if not isinstance(x, str) or not x.startswith("#"):
             return x

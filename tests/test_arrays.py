@@ -61,7 +61,7 @@ def test_read_only_is_seen():
     [
         ([1.0, 2.0], ["argument X", "list"]),
         (3.0, ["argument X", "float"]),
-        (None, ["argument X", "NoneType"]),
+        (None, ["argument X", "got None"]),
         (A.astype(">f4"), ["argument X", ">f4", "astype"]),
         (A.astype(complex), ["argument X", "complex128"]),
         (np.array([object()]), ["argument X", "object"]),

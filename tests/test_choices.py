@@ -14,8 +14,9 @@ Q = np.ones((3, 2), np.float32)
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        ({"tile": {"i": 2.5}}, "expected an integer for axis i, got 2.5"),
-        ({"tile": {"i": None}}, "expected an integer for axis i, got None"),
+        ({"tile": {"i": 2.5}}, "expected an integer of 1 or more for axis i, got 2.5"),
+        ({"tile": {"i": None}}, "expected an integer of 1 or more for axis i, got None"),
+        ({"tile": {"i": 0}}, "expected an integer of 1 or more for axis i, got 0"),
         ({"tile": 3}, "tile: expected a dict"),
         ({"tile": {3: 4}}, "tile: an axis: expected a str"),
         ({"schedule": 3}, "schedule: expected a dict"),
@@ -36,6 +37,17 @@ def test_text_and_path_must_be_texts() -> None:
         tilec.load(wrong)
     with pytest.raises(tilec.ArgumentError, match="the path 'examples/causal.tile'; tilec.load"):
         tilec.compile("examples/causal.tile")
+
+
+def test_a_file_that_is_not_there_may_be_another(tmp_path) -> None:
+    (tmp_path / "total.tile").write_text(TEXT)
+    for name, said in (
+        ("totals.tile", r"did you mean .*total\.tile\?"),
+        ("total.tile:total", "name='total'"),
+        ("none/total.tile", "there is no folder"),
+    ):
+        with pytest.raises(tilec.ArgumentError, match=said):
+            tilec.load(tmp_path / name)
 
 
 def test_an_element_type_that_differs_is_named_with_the_remedy() -> None:

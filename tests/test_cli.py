@@ -183,12 +183,40 @@ def test_ir_along_the_pipeline(tile):
     assert found["total"]["read"] == sum(x["read"] for x in found["ops"]) > 0
     assert found["total"]["written"] == sum(x["written"] for x in found["ops"]) > 0
     assert found["sizes"]["D"] == 8
+    _, out, _ = tile("ir", "causal.tile", "--all", "--after", "expand", "--locations")
+    assert [x for x in out.splitlines() if x.startswith("# after")] == [
+        "# after lower",
+        "# after expand",
+    ]
+    assert "# causal.tile:3:" in out
+    _, out, _ = tile("ir", "causal.tile", "--diff", "--after", "expand", "--locations")
+    assert out.count("+++ after") == 1
+    assert "# causal.tile:4:" in out
     status, _, err = tile("ir", "causal.tile", "--json")
     assert (status, "only --bytes has figures" in err) == (2, True)
     status, _, err = tile("ir", "causal.tile", "--passes", "expand,fuze")
     assert (status, "did you mean fuse?" in err) == (1, True)
     status, _, err = tile("ir", "causal.tile", "--after", "fuze")
     assert (status, "did you mean fuse?" in err) == (1, True)
+
+
+def test_the_seed_draws_the_data_that_decides_what_runs(tile):
+    """A bound that is drawn: how many blocks are read depends on it."""
+    Path("drawn.tile").write_text(
+        "kernel drawn(Q[B, N, D], K[B, N, D], part: f32[B]) -> O[b, i]:\n"
+        "    S = sum[d](Q[b, i, d] * K[b, j, d])\n"
+        "    O = sum[j](exp(S) if j < i32(abs(part[b]) * N) else 0)\n"
+        "sizes B=3, N=512, D=8\n"
+    )
+    read = {
+        (command[0], seed): tile(*command, "--seed", seed, "--target", "cpu", "--json")[1]
+        for command in (("ir", "drawn.tile", "--bytes"), ("traffic", "drawn.tile"))
+        for seed in ("0", "1")
+    }
+    assert read["ir", "0"] != read["ir", "1"]
+    assert read["traffic", "0"] != read["traffic", "1"]
+    status, _, err = tile("ir", "drawn.tile", "--bytes", "--seed", "-1")
+    assert (status, "seed: expected an integer of 0 or more" in err) == (1, True)
 
 
 def test_opt_reads_what_ir_prints(tile):
@@ -442,6 +470,13 @@ def test_emit(tile):
         ["frobnicate"],
         ["ir", "causal.tile", "--colour"],
         ["ir", "causal.tile", "--all", "--diff"],
+        ["ir", "causal.tile", "--list", "--after", "fuse"],
+        ["ir", "causal.tile", "--html", "x.html", "--after", "fuse"],
+        ["ir", "causal.tile", "--dot", "--locations"],
+        ["ir", "causal.tile", "--after", "pipeline", "--passes", "expand"],
+        ["emit", "causal.tile", "--to", "cuda", "--target", "cpu"],
+        ["emit", "causal.tile", "--to", "llvm", "--target", "cuda:sm_80"],
+        ["cache", "--json", "verify"],
     ],
 )
 def test_wrong_usage_is_status_2(tile, argv):
@@ -466,6 +501,14 @@ def test_wrong_usage_is_status_2(tile, argv):
         (
             ["emit", "causal.tile", "--to", "cuda", "--schedule", "emitter=x"],
             ["emitter is 'x'", "hopper"],
+        ),
+        (
+            ["emit", "causal.tile", "--to", "llvm", "--set", "scal=1"],
+            ["no scalar argument 'scal'; did you mean scale?"],
+        ),
+        (
+            ["emit", "grouped.tile", "--to", "llvm", "--set", "window=2.5"],
+            ["argument window: expected an integer"],
         ),
         (["traffic", "causal.tile", "--target", "reference"], ["no ceilings", "cpu, cuda"]),
         (["emit", "causal.tile", "--to", "llvm", "--target", "reference"], ["no code", "cpu"]),
@@ -543,6 +586,7 @@ def test_cache(tile):
     assert "0 objects" in out
     assert tile("run", "causal.tile", "--target", "cpu")[0] == 0
     _, out, _ = tile("cache", "list", "--json")
+    assert tile("cache", "--json")[1] == out
     listed = json.loads(out)
     assert len(listed["objects"]) >= 1
     assert listed["rows"]["count"] >= 4
@@ -551,6 +595,8 @@ def test_cache(tile):
     damaged.write_bytes(damaged.read_bytes()[:-1])
     status, out, _ = tile("cache", "verify")
     assert (status, "1 damaged" in out) == (1, True)
+    status, out, _ = tile("cache", "verify", "--json")
+    assert (status, json.loads(out)["damaged"]) == (1, [str(damaged)])
     assert tile("run", "causal.tile", "--target", "cpu", "--check")[0] == 0
     _, out, _ = tile("cache", "clear")
     assert "objects removed" in out
@@ -582,6 +628,10 @@ def test_standard_input_and_a_closed_pipe(tmp_path):
     text = process("ir", causal, "--after", "lower").stdout
     done = process("opt", "-", input=text)
     assert (done.returncode, done.stdout) == (0, text)
+    program = Path(causal).read_text()
+    assert process("ir", "--after", "lower", "--", "-:causal", input=program).stdout == text
+    done = process("check", "-", input=program.replace("softmax", "sofmax"))
+    assert (done.returncode, done.stderr.startswith("<stdin>:4:9: error: ")) == (1, True)
     command = f"{sys.executable} -m tilec ir {causal} --all | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("# after lower")

@@ -78,7 +78,7 @@ def test_attributes_are_those_of_the_first_mistake():
     error = mistakes(HEAD + "    a = exp(X[i], 1)\n    O = X[i] * skale + n2\n")
     assert (error.file, error.line, error.column) == ("a.tile", 2, 9)
     assert [d.span.line for d in error.diagnostics] == [2, 3, 3]
-    assert error.hint is None
+    assert error.hint == "write exp(x)"
     assert str(error).count("error: ") == 3
 
 

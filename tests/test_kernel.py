@@ -140,7 +140,9 @@ def test_out_for_several_outputs(target):
     out = np.zeros((2, 4, 9, 4), np.float32), np.zeros((2, 4, 9), np.float32)
     assert kernel(**x, out=out) is out
     np.testing.assert_allclose(out[1], kernel.reference(**x)[1], atol=1e-5)
-    with pytest.raises(tilec.ArgumentError, match="argument out: .*2 arrays"):
+    with pytest.raises(
+        tilec.ArgumentError, match=r"argument out: .*2 arrays, \(O, L\), got a float32"
+    ):
         kernel(**x, out=out[0])
 
 
@@ -180,9 +182,9 @@ def test_out_must_not_be_an_input(causal):
             {"Q": np.zeros((2, 20, 8), np.float32)},
             ["argument Q", "4 dimensions", "(2, 20, 8)", "Q[B, H, M, D]"],
         ),
-        ({"Q": [[1.0]]}, ["argument Q", "list"]),
+        ({"Q": [[1.0]]}, ["argument Q", "list", "numpy.asarray"]),
         ({"scale": "big"}, ["argument scale", "a number", "'big'"]),
-        ({"scale": None}, ["argument scale", "a number", "NoneType"]),
+        ({"scale": None}, ["argument scale", "a number", "got None"]),
         ({"scale": np.zeros(3)}, ["argument scale", "a number", "(3,)"]),
         ({"scale": 10**400}, ["argument scale", "range"]),
         ({"scales": 1.0}, ["'scales'", "did you mean scale?"]),
@@ -216,7 +218,7 @@ def test_arguments_missing_twice_and_too_many(causal):
         ({"window": np.float32(2)}, ["argument window", "an integer"]),
         ({"window": 1 << 63}, ["argument window", "64 bits"]),
         ({"K": np.zeros((2, 3, 9, 4), np.float32), "V": np.zeros((2, 3, 9, 4), np.float32)},
-         ["query heads must be a multiple of key heads (H = 4, HK = 3)"]),
+         ["<text>:4:12: query heads must be a multiple of key heads (H = 4, HK = 3)"]),
     ],
 )  # fmt: skip
 def test_types_and_assertions(change, words):
@@ -295,7 +297,8 @@ def test_a_negative_axis_is_refused():
     )
     assert kernel(np.ones(3, np.float32), np.ones(3, np.float32)).shape == (0,)
     with pytest.raises(
-        tilec.ArgumentError, match="axis c ranges over M - N, which is -1 for M = 2, N = 3"
+        tilec.ArgumentError,
+        match="^<text>:2:14: axis c ranges over M - N, which is -1 for M = 2, N = 3",
     ):
         kernel(np.ones(2, np.float32), np.ones(3, np.float32))
 

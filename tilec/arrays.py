@@ -84,16 +84,18 @@ def device_of(x: Any) -> str:
 def _dlpack_device(x: Any) -> str:
     try:
         number = int(x.__dlpack_device__()[0])
-    except (
-        Exception
-    ):  # whatever a foreign class does wrong, reading it will do wrong again, and say so
-        return "cpu"
+    except Exception:
+        return (
+            "cpu"  # whatever a foreign class does wrong, reading it will do wrong again, and say so
+        )
     return {1: "cpu", 2: "cuda", 3: "cpu", 10: "rocm"}.get(number, "other")
 
 
 def describe(x: Any) -> str:
-    """What an object is, for a message: `a float32 array of shape (2, 3)`, `an object of type list`."""
+    """What an object is, for a message: `a float32 array of shape (2, 3)`, `an object of type list`, `None`."""
     shape = getattr(x, "shape", None)
+    if x is None:
+        return "None"
     if not isinstance(shape, tuple) or not hasattr(x, "dtype"):
         return f"an object of type {type(x).__name__}"
     return f"a {str(x.dtype).removeprefix('torch.')} array of shape {tuple(cast('tuple[int, ...]', shape))}"
@@ -123,8 +125,10 @@ def view(name: str, x: Any) -> Array:
         return _of_numpy(name, _asarray(x), "jax")
     if hasattr(x, "__dlpack__"):
         return _of_numpy(name, _from_dlpack(name, x), "numpy")
+    listed = isinstance(x, list | tuple) and not name.startswith("out (")
+    hint = "; numpy.asarray makes one of it" if listed else ""
     raise ArgumentError(
-        f"argument {name}: expected an array (NumPy, PyTorch, JAX or DLPack), got {describe(x)}"
+        f"argument {name}: expected an array (NumPy, PyTorch, JAX or DLPack), got {describe(x)}{hint}"
     )
 
 
@@ -207,8 +211,9 @@ def element_type(dtype: Any) -> DType | None:
 
 def unknown_dtype(name: str, dtype: str) -> ArgumentError:
     """The error for an array whose element type tilec lacks."""
+    parts = "; pass its real and imaginary parts as two" if "complex" in dtype else ""
     return ArgumentError(
-        f"argument {name}: elements of type {dtype} are not supported; expected one of {', '.join(_BY_NAME)}"
+        f"argument {name}: elements of type {dtype} are not supported; expected one of {', '.join(_BY_NAME)}{parts}"
     )
 
 

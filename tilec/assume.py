@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilec.folding import FoldingBuilder
-from tilec.ir import Body, Map, Op, Operand, Type, rebuild
+from tilec.ir import Body, Map, Op, Operand, rebuild
 
 
 def assume(body: Body, known: Mapping[str, bool], emit: FoldingBuilder) -> Body:
@@ -42,14 +42,10 @@ def _chosen(op: Map, c: Operand, arms: dict[str, Operand], emit: FoldingBuilder)
     """A select by a condition of which more is known now; None where one arm is all of it."""
     if isinstance(c, bool):
         arm = op.args[1 if c else 2]
-        if _alike(emit.type_of(arm), op.result.type):
+        if emit.type_of(arm).resembles(op.result.type):
             arms[op.result.name] = arm
             return None
         return op
     _, a, b = op.args
     axes = {x for y in (c, a, b) for x in emit.type_of(y).axes}
     return replace(op, args=(c, a, b)) if axes == set(op.result.type.axes) else op
-
-
-def _alike(a: Type, b: Type) -> bool:
-    return a.dtype == b.dtype and set(a.axes) == set(b.axes)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tilec import scalar
 from tilec.errors import Span
-from tilec.ir import Kernel, Op, Operand, Reduce, rebuild
+from tilec.ir import Kernel, Op, Operand, Reduce, Tensor, rebuild
 from tilec.renaming import fresh, used_names
 from tilec.scope import Names, Range, Report, Stop
 from tilec.syntax import Call, Def, Expr, Index, KernelDef, Let, Name, Statement, walk
@@ -31,6 +31,8 @@ class _Use:
     span: Span
     certain: bool = True
     """False among too many or too few indices: which dimension is meant is then a guess."""
+    element: Index | None = field(default=None, compare=False)
+    """The element, where it is written out here, not in a function."""
 
 
 class AxisFinder:
@@ -39,6 +41,7 @@ class AxisFinder:
     def __init__(self, names: Names, report: Report) -> None:
         self.names, self.report = names, report
         self.fixed = set(names.axes)
+        self.reordered: set[Span] = set()
         self.summaries: dict[str, list[_Use]] = {}
         for name, node in names.local.items():  # in call order
             unique = {(u.name, u.tensor, u.position): u for u in self._uses(node.body)}
@@ -62,7 +65,7 @@ class AxisFinder:
                 for k, index in enumerate(x.index[:rank]):
                     if isinstance(index, Name):
                         certain = len(x.index) == rank
-                        yield _Use(index.name, x.tensor.name, k, index.span, certain)
+                        yield _Use(index.name, x.tensor.name, k, index.span, certain, x)
             elif isinstance(x, Call) and x.fn.name in self.names.local:
                 yield from self._called(self.names.local[x.fn.name], x)
 
@@ -71,13 +74,15 @@ class AxisFinder:
         for use in self.summaries.get(node.name.name, ()):
             arg = params.get(use.name)
             if isinstance(arg, Name):
-                yield replace(use, name=arg.name, span=arg.span)
+                yield replace(use, name=arg.name, span=arg.span, element=None)
             elif arg is None:
-                yield use
+                yield replace(use, element=None)
 
     def _add(self, use: _Use) -> None:
         name = use.name
         if name in self.fixed or not name[0].islower() or self.names.no_axis(name):
+            return
+        if use.element is not None and use.element.span in self.reordered:
             return
         extent = self.names.tensors[use.tensor].dims[use.position]
         if name not in self.names.axes and len(self.names.axes) >= AXES:
@@ -88,15 +93,47 @@ class AxisFinder:
             self._conflict(use, known, extent)
 
     def _conflict(self, use: _Use, known: Range, extent: scalar.Scalar) -> None:
+        tensor = self.names.tensors[use.tensor]
+        where = f" in {known.tensor}" if known.tensor != tensor.name else ""
         text = scalar.show(extent)
-        where = f" in {known.tensor}" if known.tensor != use.tensor else ""
-        dims = [scalar.show(d) for d in self.names.tensors[use.tensor].dims]
-        dims[use.position] = known.text
         self.report(
             use.span,
-            f"axis '{use.name}' ranges over {known.text}{where} and over {text} in {use.tensor}",
-            f"declare {use.tensor} as {use.tensor}[{', '.join(dims)}], or use another index for {text}",
+            f"axis '{use.name}' ranges over {known.text}{where} and over {text} in {tensor.name}",
+            self._remedy(use, known, tensor),
         )
+
+    def _remedy(self, use: _Use, known: Range, tensor: Tensor) -> str:
+        """What to write where an axis meets a second dimension. Indices in another order are taken in the right one."""
+        dims = [scalar.show(d) for d in tensor.dims]
+        order = _in_another_order(use.element, tensor, self.names.axes) if use.element else None
+        if use.element and order:
+            self.reordered.add(use.element.span)
+            for k, (axis, d) in enumerate(zip(order, tensor.dims, strict=True)):
+                self.names.axes[axis] = Range(d, tensor.name, k)
+            declared = f"{tensor.name}[{', '.join(dims)}]"
+            return f"it is declared {declared}: write {tensor.name}[{', '.join(order)}]"
+        text, dims[use.position] = dims[use.position], known.text
+        declared = f"{tensor.name}[{', '.join(dims)}]"
+        return f"declare {tensor.name} as {declared}, or use another index for {text}"
+
+
+def _in_another_order(
+    element: Index, tensor: Tensor, axes: Mapping[str, Range]
+) -> list[str] | None:
+    """The indices of an element as its dimensions come, where each is an axis that fits one of them and no other does.
+
+    What an axis ranges over, other tensors say; a single one that they leave open gets the dimension that is left.
+    """
+    names = dict.fromkeys(x.name for x in element.index if isinstance(x, Name))
+    if not len(names) == len(set(tensor.dims)) == len(tensor.dims):
+        return None
+    fits = {axes[a].extent: a for a in names if a in axes and axes[a].tensor != tensor.name}
+    left = [a for a in names if a not in fits.values()]
+    free = [d for d in tensor.dims if d not in fits]
+    if len(left) != len(free) or len(free) > 1:
+        return None
+    fits |= dict(zip(free, left, strict=True))
+    return [fits[d] for d in tensor.dims]
 
 
 def apart(kernel: Kernel) -> Kernel:

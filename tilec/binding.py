@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, cast
 
 from tilec import scalar
 from tilec.arrays import Array, describe
-from tilec.errors import ArgumentError
+from tilec.errors import ArgumentError, Span
 from tilec.ir import Argument, Kernel, Tensor
 from tilec.scalar import Number, Scalar
 from tilec.wording import count
@@ -157,8 +157,8 @@ def axis_extents(kernel: Kernel, env: Mapping[str, Number]) -> dict[str, int]:
         n = scalar.evaluate(a.extent, env)
         if n < 0:
             raise ArgumentError(
-                f"axis {a.name} ranges over {scalar.show(a.extent)}, which is {n} for {values_of(a.extent, env)}; "
-                "expected 0 or more"
+                f"{_at(a.span)}axis {a.name} ranges over {scalar.show(a.extent)}, which is {n} for "
+                f"{values_of(a.extent, env)}; expected 0 or more"
             )
         out[a.name] = int(n)
     return out
@@ -257,4 +257,9 @@ def check_assertions(
     for a in kernel.assertions:
         if not scalar.evaluate(a.condition, env):
             values = values_of(a.condition, env)
-            raise ArgumentError(f"{a.message} ({values})" if values else a.message)
+            raise ArgumentError(_at(a.span) + (f"{a.message} ({values})" if values else a.message))
+
+
+def _at(span: Span | None) -> str:
+    """Where in the program, in front of a message."""
+    return "" if span is None else f"{span}: "

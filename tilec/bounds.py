@@ -185,9 +185,7 @@ def _message(
     env: Mapping[str, Number],
     extents: Mapping[str, int],
 ) -> str:
-    where = (
-        "" if index.span is None else f"{index.span.file}:{index.span.line}:{index.span.column}: "
-    )
+    where = "" if index.span is None else f"{index.span}: "
     positions = ", ".join(f"{a} = {n}" for a, n in at.items())
     sizes = values_of(index.size, env)
     if isinstance(index.operand, str) and index.operand in extents:

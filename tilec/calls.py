@@ -126,7 +126,9 @@ def _wrong_count(el: Elaborator, e: syntax.Call, least: int, most: int) -> None:
     hint = {
         "clamp": "write clamp(x, lo, hi)",
         "uniform": "write uniform(seed, b, h, i, j)",
-    }.get(name)
+        "pow": "write pow(x, y)",
+        "atan2": "write atan2(y, x)",
+    }.get(name, f"write {name}(x)")
     el.report(e.span, f"'{name}' takes {takes}, not {given}", hint)
 
 

@@ -205,7 +205,7 @@ class _Kernel:
         return apart(kernel)
 
     def _header(self, params: _Params, outputs: list[tuple[Item, Output | None]]) -> Kernel:
-        axes = tuple(Axis(name, r.extent) for name, r in self.names.axes.items())
+        axes = tuple(Axis(name, r.extent, r.span) for name, r in self.names.axes.items())
         known = tuple(o for _, o in outputs if o is not None)
         return Kernel(self.node.name.name, params, known, axes, ())
 
@@ -258,7 +258,7 @@ class _Kernel:
                     "write // for a whole quotient",
                 )
             extent = 1 if term is None or term.scalar is None else term.scalar
-            self.names.axes[name] = Range(extent, None)
+            self.names.axes[name] = Range(extent, None, span=s.bound.span)
 
     def _uses_data(self, axis: str, bound: Expr) -> bool:
         message = "the bound of an axis can only be made of dimensions and scalar arguments"
@@ -318,9 +318,8 @@ class _Kernel:
         if term.kind != "bool":
             self.report(s.condition.span, "an assert needs a condition", "compare it: write x != 0")
             return
-        self.assertions.append(
-            Assertion(term.scalar, s.message or f"{scalar.show(term.scalar)} does not hold")
-        )
+        message = s.message or f"{scalar.show(term.scalar)} does not hold"
+        self.assertions.append(Assertion(term.scalar, message, s.condition.span))
 
     def _unused_functions(self, finder: AxisFinder) -> None:
         """Functions of the kernel that nothing calls are checked too."""
@@ -333,7 +332,7 @@ class _Kernel:
                 continue
             finder.add_function(node)
             ops = len(self.builder.ops)
-            axes = tuple(Axis(name, r.extent) for name, r in self.names.axes.items())
+            axes = tuple(Axis(name, r.extent, r.span) for name, r in self.names.axes.items())
             self.builder.kernel = replace(self.builder.kernel, axes=axes)
             self.elaborator.check_function(node, top=False)
             del self.builder.ops[ops:]

@@ -82,8 +82,8 @@ def _mapping(what: str, x: object) -> Mapping[object, object]:
 
 def _extent(axis: object, n: object) -> int:
     value = _integer(n)
-    if value is None:
-        raise ArgumentError(f"tile: expected an integer for axis {axis}, got {n!r}")
+    if value is None or value < 1:
+        raise ArgumentError(f"tile: expected an integer of 1 or more for axis {axis}, got {n!r}")
     return value
 
 

@@ -50,6 +50,29 @@ def forward(body: Body, sources: Collection[str]) -> set[str]:
     return out
 
 
+def stretches(body: Body, control: tuple[type[Op], ...]) -> list[tuple[list[Op], Op | None]]:
+    """The straight-line stretches of a body, each with the control op that ends it."""
+    out: list[tuple[list[Op], Op | None]] = []
+    run: list[Op] = []
+    for op in body:
+        if isinstance(op, control):
+            out.append((run, op))
+            run = []
+        else:
+            run.append(op)
+    return [*out, (run, None)]
+
+
+def needed(ops: Iterable[Op], wanted: Iterable[str]) -> list[Op]:
+    """The ops of a stretch that some values need, and its stores."""
+    names, kept = set(wanted), list[Op]()
+    for op in reversed(list(ops)):
+        if isinstance(op, Store) or any(v.name in names for v in op.results):
+            kept.append(op)
+            names.update(depends_on(op))
+    return kept[::-1]
+
+
 def live(body: Body) -> Body:
     """The body without the ops whose results nothing needs; stores need theirs."""
     return _live(body, set())

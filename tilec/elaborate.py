@@ -76,7 +76,8 @@ class Elaborator:
         if term.failed:
             return None
         if term.scalar is None:
-            self.report(e.span, f"{what} can only be made of {may}")
+            hint = f"'{term.axes[0]}' is an axis, and has no single value" if term.axes else None
+            self.report(e.span, f"{what} can only be made of {may}", hint)
             return None
         return term
 

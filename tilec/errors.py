@@ -15,6 +15,9 @@ class Span:
     end_line: int
     end_column: int
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:

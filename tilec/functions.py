@@ -51,9 +51,8 @@ FUNCTIONS: dict[str, Function] = {
         "cos",
     ),
     **_table("float", 1, "floor", "ceil", "round", "relu", "silu"),
-    **_table(
-        "number", 2, "ipow"
-    ),  # to a literal power >= 0, by multiplication: an integer stays one
+    # to a literal power >= 0, by multiplication: an integer stays one
+    **_table("number", 2, "ipow"),
     **_table("bool", 2, "lt", "le", "gt", "ge", "eq", "ne", "and", "or"),
     **_table("bool", 1, "not", "isfinite"),
     **_table("bits", 2, "bitand", "bitor", "bitxor"),

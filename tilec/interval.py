@@ -9,13 +9,14 @@ The answers hold for any data: what cannot be decided is widened. They are scala
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 from tilec.dtypes import DType, kind
 from tilec.folding import FoldingBuilder
 from tilec.ir import Absent, Cast, Load, Map, Op, Operand, Reduce, operands
-from tilec.nature import STRIDE, Values, computed
+from tilec.linear import Linear, Sums
+from tilec.nature import STRIDE, computed
 from tilec.ranges import (
     UNKNOWN,
     Bits,
@@ -48,31 +49,11 @@ class Truth:
 UNDECIDED = Truth(False, True)
 
 
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """A sum of integer values with literal coefficients, and a literal. Terms by canonical name."""
-
-    terms: tuple[tuple[str, int], ...]
-    constant: int
-
-    def plus(self, other: Linear, factor: int = 1) -> Linear:
-        """self + factor · other; terms that cancel are gone."""
-        out = dict(self.terms)
-        for name, c in other.terms:
-            out[name] = out.get(name, 0) + factor * c
-        return Linear(
-            tuple((n, c) for n, c in out.items() if c), self.constant + factor * other.constant
-        )
-
-
-ZERO = Linear((), 0)
-
-
 Reduced: TypeAlias = Callable[[tuple[str, str], str, str], "tuple[Operand, Operand] | None"]
 """(two reductions, value, axis) -> the reductions of a value over the window of a streamed axis, or None."""
 
 
-class Intervals(Values):
+class Intervals(Sums):
     """Least and greatest values over windows.
 
     `stream` is the axis that moves, if any, and `reduced` gives the reductions of values over its windows. `samples`
@@ -141,38 +122,6 @@ class Intervals(Values):
             return None
         return self.reduced((least, greatest), x, axis)
 
-    def linear(self, x: Operand) -> Linear:
-        """An integer as a sum. What is no sum is a term."""
-        if not isinstance(x, str):
-            return Linear((), int(x)) if isinstance(x, int) else ZERO
-        x = self.canonical(x)
-        op = self.definitions.get(x)
-        n = self.nature(x)
-        if self.type_of(x).dtype == "bool" or (len(n.axes) == 1 and n.looks and n.again):
-            return Linear(((x, 1),), 0)
-        match op:
-            case Map(fn="add", args=(a, b)) if self._integral(a, b):
-                return self.linear(a).plus(self.linear(b))
-            case Map(fn="sub", args=(a, b)) if self._integral(a, b):
-                return self.linear(a).plus(self.linear(b), -1)
-            case Map(fn="neg", args=(a,)) if self._integral(a):
-                return ZERO.plus(self.linear(a), -1)
-            case Map(fn="mul", args=(a, int() as c)) | Map(fn="mul", args=(int() as c, a)) if (
-                self._integral(a)
-            ):
-                return ZERO.plus(self.linear(a), c)
-            case Map(fn="shl", args=(a, int() as c)) if self._integral(a) and 0 <= c < 32:
-                return ZERO.plus(self.linear(a), 1 << c)
-            case Cast(x=a) if (
-                self._integral(a) and kind(op.to) == "int" and self.type_of(a).dtype != "bool"
-            ):
-                return self.linear(a)
-            case _:
-                return Linear(((x, 1),), 0)
-
-    def _integral(self, *xs: Operand) -> bool:
-        return all(kind(self.type_of(x).dtype) != "float" for x in xs)
-
     def total(self, sum: Linear) -> Interval:
         """The interval of a sum."""
         parts = [(self.interval(n), c) for n, c in sum.terms]
@@ -200,7 +149,7 @@ class Intervals(Values):
                 return between(self.emit, self._bits(op))
             case Map():
                 return integers(self.emit, op.fn, [self.interval(a) for a in op.args])
-            case Cast(x=a) if self._integral(a):
+            case Cast(x=a) if self.integral(a):
                 return self.interval(a)
             case Load():
                 return self._gather(op)
@@ -346,9 +295,6 @@ class Intervals(Values):
         must, may = self.emit.over("all", value, over), self.emit.over("any", value, over)
         return Truth(e("and", long, must), e("or", e("not", long), may))
 
-    def _is_fixed(self, x: str) -> bool:
-        return x in self.available and not self.nature(x).axes
-
     def _positions(self, axis: str, sample: str) -> Operand:
         e = self.emit.fn
         at = e("add", self.emit.end("first", axis), e("mul", sample, STRIDE))
@@ -359,25 +305,15 @@ class Intervals(Values):
         if not isinstance(x, str) or not self.nature(x).axes:
             return set()
         match self.definitions.get(x):
-            case Map(fn="floordiv", args=(a, n)) if not self.nature(n).axes and self._moves(a):
+            case Map(fn="floordiv", args=(a, n)) if not self.nature(n).axes and self.moves(a):
                 return {n} if self.nature(n).again else None
-            case Map(fn="shr", args=(a, int() as n)) if 0 <= n < 32 and self._moves(a):
+            case Map(fn="shr", args=(a, int() as n)) if 0 <= n < 32 and self.moves(a):
                 return {1 << n}
             case Map() | Cast() | Load() | Reduce() as op:
                 parts = [self._steps(y) for y in operands(op)]
                 return None if None in parts else {s for p in parts if p is not None for s in p}
             case _:
                 return None
-
-    def _moves(self, x: Operand) -> bool:
-        """Whether an integer is the position along one window, plus something that is fixed."""
-        moving = [(n, c) for n, c in self.linear(x).terms if self.nature(n).axes]
-        return (
-            self._integral(x)
-            and len(moving) == 1
-            and moving[0][0] in self.windows
-            and moving[0][1] == 1
-        )
 
     def _composed(self, x: str) -> Truth:
         """A condition from its parts."""
@@ -435,13 +371,6 @@ class Intervals(Values):
         """A truth that holds where `sure`; elsewhere nothing is known."""
         e = self.emit.fn
         return Truth(e("and", sure, must), e("or", e("not", sure), may))
-
-    def difference(self, fn: str, a: Operand, b: Operand) -> Linear:
-        """The sum that is at most 0 where the comparison of integers holds; for `eq`, exactly 0."""
-        d = self.linear(a).plus(self.linear(b), -1)
-        if fn in ("gt", "ge"):
-            d = ZERO.plus(d, -1)
-        return replace(d, constant=d.constant + 1) if fn in ("lt", "gt") else d
 
     def _compare_floats(self, fn: str, a: Interval, b: Interval) -> Truth:
         """As for integers; a NaN at an end leaves the condition undecided."""

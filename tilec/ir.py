@@ -51,6 +51,10 @@ class Type:
         if len(self.tile) != len(self.axes):
             object.__setattr__(self, "tile", (None,) * len(self.axes))
 
+    def resembles(self, other: Type) -> bool:
+        """Whether the element types and the axes are the same, in whatever order."""
+        return self.dtype == other.dtype and set(self.axes) == set(other.axes)
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -92,18 +96,20 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A named axis that ranges over 0 .. extent - 1."""
+    """A named axis that ranges over 0 .. extent - 1. `span`: the bound of its `axis` line, if it has one."""
 
     name: str
     extent: Scalar
+    span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A condition on dimensions and scalar arguments, checked at the call."""
+    """A condition on dimensions and scalar arguments, checked at the call. `span`: where the program has it."""
 
     condition: Scalar
     message: str
+    span: Span | None = field(default=None, compare=False)
 
 
 # ---- ops

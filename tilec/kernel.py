@@ -391,18 +391,15 @@ class Kernel:
         return draw(self._source, kernel, self._source.all_sizes(sizes), choices.seed(seed))
 
     def deciding(
-        self, kernels: Iterable[IR], dtype: DType, sizes: Mapping[str, int]
+        self, kernels: Iterable[IR], dtype: DType, sizes: Mapping[str, int], seed: int = 0
     ) -> dict[str, Any]:
         """Sample data for the tensors whose contents decide which ops of some IRs of this kernel run; mostly none."""
         from tilec.control import Control
         from tilec.sample import draw
 
         names = {t for k in kernels for t in Control(k, usual=True).tensors}
-        return (
-            draw(self._source, self._versions.all_of(dtype).lowered, sizes, 0, names)
-            if names
-            else {}
-        )
+        kernel, seed = self._versions.all_of(dtype).lowered, choices.seed(seed)
+        return draw(self._source, kernel, sizes, seed, names) if names else {}
 
     def reference(self, /, *tensors: Any, **named: Any) -> Any:
         """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""

@@ -229,8 +229,9 @@ class _File:
         if not match:
             char = line.text.strip()[0]
             if char.isascii() and char.isprintable():
-                comment = char in "/'\"" and "a comment begins with #"
-                message, hint = f"a line cannot begin with '{char}'", comment or "write NAME = EXPR"
+                meant = "a comment begins with #" if char in "/'\"" else "write NAME = EXPR"
+                meant = "there are no decorators: remove this line" if char == "@" else meant
+                message, hint = f"a line cannot begin with '{char}'", meant
             else:
                 message, hint = unexpected_character(char)
             self.report(self.start(line), message, hint)
@@ -304,6 +305,8 @@ def _no_statement(word: str, after: str, text: str) -> tuple[str, str | None]:
         return f"'{after}' is not in the language", f"write {word} = {word} {after[0]} …" if after[
             0
         ] != ":" else f"write {word} = …"
+    if after == "==":
+        return f"'==' compares, and this line defines '{word}'", f"write {word} = …"
     if odd := next((c for c in text if not c.isprintable() and c not in "\t\n"), None):
         return unexpected_character(odd)
     if after[:1] == ":" and "=" in text:

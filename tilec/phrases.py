@@ -17,7 +17,7 @@ from tilec import grammar, syntax
 from tilec.errors import Diagnostic, Span
 from tilec.lines import Line
 from tilec.syntax import Expr, Item, Name
-from tilec.wording import Unexpected, unexpected_character, unexpected_token
+from tilec.wording import FOREIGN_SIGNS, Unexpected, unexpected_character, unexpected_token
 
 DEPTH = 200
 """How deep an expression may nest, operators included."""
@@ -59,11 +59,27 @@ def read(kind: str, line: Line, file: str) -> Phrase:
         raise Mistake(span, *unexpected_character(char, after)) from None
     except UnexpectedToken as e:
         token: Any = e.token  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if sign := _foreign_sign(line.text, e.pos_in_stream or 0):
+            hint = FOREIGN_SIGNS[sign[0]]
+            message = f"'{sign[0]}' is not in the language"
+            raise Mistake(place.within(line.text, *sign.span()), message, hint) from None
         expected = frozenset(map(str, e.accepts or e.expected))
-        before = line.text[: e.pos_in_stream or 0].rstrip()
+        end = token.end_pos if token.type == "$END" else e.pos_in_stream or 0
+        before = line.text[:end].rstrip()
         unexpected = Unexpected(str(token), str(token.type), expected, before)
         raise Mistake(place.of(token), *unexpected_token(unexpected, kind)) from None
     return cast(Phrase, _build(tree, place))
+
+
+_FOREIGN_SIGN = re.compile("|".join(map(re.escape, sorted(FOREIGN_SIGNS, key=len, reverse=True))))
+
+
+def _foreign_sign(text: str, at: int) -> re.Match[str] | None:
+    """The operator of another language that a place in a text is part of; `=> O[b]` is one in no kernel's first line."""
+    if text.lstrip().startswith("kernel"):
+        return None
+    found = _FOREIGN_SIGN.finditer(text, max(0, at - 2), at + 3)
+    return next((m for m in found if m.start() <= at < m.end()), None)
 
 
 @dataclass(frozen=True)
@@ -80,6 +96,12 @@ class _Place:
         if isinstance(x, lark.Token) and str(x.type) == "$END":
             return Span(self.file, last, end, last, end + 1)
         return Span(self.file, first, column, last, end)
+
+    def within(self, text: str, start: int, end: int) -> Span:
+        """The span of a stretch of the logical line's text, which ends on the line it begins on."""
+        line = self.line + 1 + text.count("\n", 0, start)
+        first = text.rfind("\n", 0, start) + 1
+        return Span(self.file, line, start - first + 1, line, end - first + 1)
 
 
 def _build(tree: lark.Tree[lark.Token], place: _Place) -> object:
@@ -232,7 +254,7 @@ def _sizes(node: _Node) -> dict[Name, int]:
     out: dict[Name, int] = {}
     for name, value in node.children:
         if any(name.name == n.name for n in out):
-            raise Mistake(name.span, f"the size {name.name} is given twice")
+            raise Mistake(name.span, f"the size {name.name} is given twice", "remove one")
         out[name] = value
     return out
 
@@ -241,7 +263,8 @@ def _size(node: _Node) -> tuple[Name, int]:
     token = node.children[1]
     value = number(str(token), node.place.of(token))
     if isinstance(value, float):
-        raise Mistake(node.place.of(token), f"the size {node.name().name} must be an integer")
+        message = f"the size {node.name().name} must be an integer"
+        raise Mistake(node.place.of(token), message, "write sizes B=1, H=8")
     return node.name(), value
 
 

@@ -22,7 +22,12 @@ def reduction(el: Elaborator, e: syntax.Reduction, frame: Frame) -> Term:
         unknown.no_reduction(el, e)
     axes = _bound(el, e, frame)
     if not e.args or len(e.args) > 1 and fn not in ("softmax", "logsumexp"):
-        el.report(e.span, f"'{fn}[…]' takes 1 argument, not {len(e.args)}")
+        axes_ = ", ".join(a.name for a in e.axes)
+        el.report(
+            e.span,
+            f"'{fn}[…]' takes 1 argument, not {len(e.args)}",
+            f"write {fn}[{axes_}](x); several axes stand in the brackets",
+        )
         axes = None
     inner = frame if axes is None else _without_capture(el, e, axes, frame)
     x = el.term(e.args[0], inner) if e.args else FAILED
@@ -144,6 +149,12 @@ def _fit(el: Elaborator, e: syntax.Reduction, bound: tuple[str, ...], logits: li
 
 
 def _another(el: Elaborator, name: str) -> str | None:
-    if name.lower() in el.names.axes:
-        return f"did you mean '{name.lower()}'?"
-    return "use another index" if name not in CONSTANTS else None
+    """What to write in place of a name that is no axis."""
+    if name in el.names.dims and not name.islower():
+        over = [a for a, r in el.names.axes.items() if r.extent == name]
+        near = name.lower() if name.lower() in el.names.axes else over[0] if over else None
+        return f"did you mean '{near}'?" if near else "use an index over that dimension"
+    if name in el.names.dims:
+        return f"use another index; a dimension called {name.upper()} leaves {name} free for the axis over it"
+    what = "value" if name in el.names.lets else "parameter"
+    return f"give the {what} another name, or use another index" if name not in CONSTANTS else None

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilec.dtypes import kind
-from tilec.interval import FLIP, UNDECIDED, ZERO, Formula, Intervals, Linear, Truth
+from tilec.interval import FLIP, UNDECIDED, Formula, Intervals, Truth
 from tilec.ir import Map, Operand
+from tilec.linear import ZERO, Linear
 
 Mode = Literal["may", "must"]
 
@@ -150,7 +151,8 @@ class Regions:
 
     def _sum_below(self, x: Operand, bound: Operand, sign: int) -> Region | None:
         """Where sign · x is at most sign · bound."""
-        limit = Linear(((bound, 1),), 0) if isinstance(bound, str) else Linear((), int(bound))  # type: ignore[arg-type]
+        named = isinstance(bound, str)
+        limit = Linear(((bound, 1),), 0) if named else self.intervals.linear(bound)
         return self.below(ZERO.plus(self.intervals.linear(x), sign).plus(limit, -sign))
 
     def _at_most(self, x: Operand, bound: Operand) -> Region | None:

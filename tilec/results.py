@@ -84,8 +84,9 @@ def given(outputs: Sequence[Result], tensors: Mapping[str, Array], out: Any) -> 
     if len(outputs) > 1:
         listed = cast("Sequence[Any]", out) if isinstance(out, (tuple, list)) else ()
     if len(listed) != len(outputs):
+        got = f"{len(listed)} of them" if listed else arrays.describe(out)
         raise ArgumentError(
-            f"argument out: expected a tuple of {len(outputs)} arrays, one per output"
+            f"argument out: expected a tuple of {len(outputs)} arrays, ({', '.join(r.name for r in outputs)}), got {got}"
         )
     on_gpu = any(a.device is not None for a in tensors.values())
     see = gpu.view if on_gpu else view

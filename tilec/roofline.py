@@ -122,9 +122,8 @@ def stage(
     work: dict[Unit, int] = {u: budget.work.total(u) for u in UNITS}
     moved = budget.traffic.total
     tiled = any(isinstance(op, Grid) for op in kernel.body)
-    memory = (
-        min(moved, total + 2 * _buffers(kernel, env)) if tiled else moved
-    )  # pages may lie unread
+    # some of what is there may lie unread, such as pages
+    memory = min(moved, total + 2 * _buffers(kernel, env)) if tiled else moved
     done: dict[Unit, int] = work
     if tiled and kept:
         done = {u: min(work[u], kept[u]) for u in UNITS}

@@ -137,7 +137,7 @@ _TWO: dict[str, Callable[[Any, Any], Number]] = {
     "bitor": lambda a, b: a | b,
     "bitxor": lambda a, b: a ^ b,
     "shl": lambda a, b: a << b if 0 <= b < 64 else 0,
-    "shr": lambda a, b: a >> min(b, 63) if b >= 0 else 0,
+    "shr": lambda a, b: a >> (b if 0 <= b < 64 else 63),
     "atan2": lambda a, b: math.atan2(a, b),
 }
 

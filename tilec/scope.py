@@ -79,6 +79,8 @@ class Range:
     extent: Scalar
     tensor: str | None
     position: int = 0
+    span: Span | None = None
+    """The bound of the `axis` line."""
 
     @property
     def text(self) -> str:
@@ -107,6 +109,8 @@ class Names:
     """The functions of the kernel, those to come included."""
     incomplete: bool = False
     """Whether a part of the kernel was not understood: a name that nothing defines may be defined there."""
+    broken: set[str] = field(default_factory=set[str])
+    """Parameters whose declaration is wrong, which is reported: what uses them is not."""
     seen: set[str] = field(default_factory=set[str])
     """Those of `local` that are defined by now."""
 

@@ -114,7 +114,9 @@ class Signature:
             return None
         if len(dims) > DIMS:
             self.report(
-                p.span, f"the tensor '{p.name.name}' has {len(dims)} dimensions; the most is {DIMS}"
+                p.span,
+                f"the tensor '{p.name.name}' has {len(dims)} dimensions; the most is {DIMS}",
+                "let some of them be one",
             )
             return None
         dtype = self._dtype(p)
@@ -159,7 +161,7 @@ class Signature:
     def _literal_dim(self, e: syntax.Number) -> int:
         if isinstance(e.value, int):
             return e.value
-        self.report(e.span, "a dimension must be an integer")
+        self.report(e.span, "a dimension must be an integer", "write a whole number, or a name")
         return 1
 
     def _scalar(self, e: Expr, what: str, may: str) -> Term | None:
@@ -192,12 +194,14 @@ class Signature:
         name = p.name.name
         if p.type is not None and p.type.name in SCALAR_TYPES:
             return p.type.name
+        self.names.broken.add(name)
         if p.type is None:
             given = "" if p.default is None else " = …"
-            hint = f"write {name}[B, H] for a tensor, {name}: float{given} for a number"
+            hint = self._declared(name, name, f"{name}: float{given}")
             self.report(p.span, f"the parameter '{name}' has neither dimensions nor a type", hint)
         elif p.type.name in DTYPES:
-            hint = f"write {name}: {p.type.name}[B, H] for a tensor, {name}: {_number_type(p.type.name)} for a number"
+            typed = f"{name}: {p.type.name}"
+            hint = self._declared(name, typed, f"{name}: {_number_type(p.type.name)}")
             self.report(
                 p.type.span,
                 f"'{p.type.name}' is the element type of a tensor, and '{name}' has no dimensions",
@@ -208,6 +212,33 @@ class Signature:
                 p.type.span, f"no type is called '{p.type.name}'", "a scalar is int, float or bool"
             )
         return None
+
+    def _declared(self, name: str, tensor: str, number: str) -> str:
+        """How to declare a parameter: with the dimensions that its indices ask for, where elements of it are read."""
+        dims = self._read_over(name)
+        if dims is None:
+            return f"write {tensor}[B, H] for a tensor, {number} for a number"
+        return f"its elements are read: write {tensor}[{', '.join(dims)}]"
+
+    def _read_over(self, name: str) -> list[str] | None:
+        """The dimensions of the axes in the first element of a tensor that is read; `…` for other indices. None: nowhere."""
+        read = list(syntax.elements(self.node.body))
+        over: dict[str, str] = {}
+        for e in read:
+            dims = (
+                self.names.tensors[e.tensor.name].dims
+                if e.tensor.name in self.names.tensors
+                else ()
+            )
+            over |= {
+                i.name: d
+                for i, d in zip(e.index, dims, strict=False)
+                if isinstance(i, Name) and isinstance(d, str) and i.name not in over
+            }
+        index = next((e.index for e in read if e.tensor.name == name), None)
+        if index is None:
+            return None
+        return [over.get(i.name, "…") if isinstance(i, Name) else "…" for i in index]
 
     def _default(self, p: Item, type: Kind, term: Term) -> Scalar | None:
         assert p.default is not None
@@ -274,7 +305,8 @@ def output_dtype(item: Item, report: Report) -> DType | None:
 def output_axes(item: Item, names: Names, report: Report) -> tuple[str, ...] | None:
     """The axes of an output, or None where they are wrong."""
     if item.default is not None:
-        report(item.default.span, f"the output '{item.name.name}' cannot have a default")
+        message = f"the output '{item.name.name}' cannot have a default"
+        report(item.default.span, message, "define it by a line of the kernel")
     if item.dims is None:
         hint = f"write {item.name.name}[b, h, i], or {item.name.name}[] for a single number"
         report(item.span, f"the output '{item.name.name}' has no axes", hint)

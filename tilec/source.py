@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from tilec.shelf import Shelf
 
 if TYPE_CHECKING:
     from tilec.check import Assumed
-    from tilec.syntax import Index, KernelDef, Program
+    from tilec.syntax import KernelDef, Program
 
 
 @dataclass(frozen=True)
@@ -125,21 +125,10 @@ class Source:
     def written(self, element: Span, position: int) -> str:
         """An index of an element of a tensor, as written; empty where it is long or not to be found."""
         from tilec.scope import Report
+        from tilec.syntax import elements
 
-        found = [e for e in self._elements if e.span == element]
+        found = [e for e in elements(self.definition.body) if e.span == element]
         return Report(self.program.text).quote(found[0].index[position].span, "") if found else ""
-
-    @property
-    def _elements(self) -> Iterator[Index]:
-        """The elements of tensors that the kernel's lines read."""
-        from tilec.syntax import Def, Index, Let, walk
-
-        for s in self.definition.body:
-            for e in (
-                walk(s.body if isinstance(s, Def) else s.value) if isinstance(s, Def | Let) else ()
-            ):
-                if isinstance(e, Index):
-                    yield e
 
     @functools.cached_property
     def signature(self) -> Kernel:
@@ -163,12 +152,26 @@ def _pick(kernels: list[str], name: str | None, file: str) -> str:
     raise ArgumentError(f"{file} has no kernel {name!r}{hint}")
 
 
+def _near(file: str) -> str:
+    """What may have been meant by a file that is not there."""
+    path, colon, name = file.rpartition(":")
+    if colon and Path(path).is_file():
+        return f"; to choose a kernel of {path}, give its name: name={name!r}"
+    try:
+        there = [p.name for p in Path(file).parent.iterdir()]
+    except OSError:
+        return f"; there is no folder {Path(file).parent}"
+    found = difflib.get_close_matches(Path(file).name, there, 1, 0.8)
+    return f"; did you mean {Path(file).with_name(found[0])}?" if found else ""
+
+
 def read(file: str) -> str:
     """The text of a program's file. Raises ArgumentError where it cannot be read, SourceError where it is not UTF-8."""
     try:
         data = Path(file).read_bytes()
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
-        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
+        hint = _near(file) if isinstance(e, FileNotFoundError) else ""
+        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}{hint}") from e
     return decode(data, file).replace("\r\n", "\n")
 
 

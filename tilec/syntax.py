@@ -6,7 +6,7 @@ the declaration of K. `tilec.check` gives it meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, Union
 
@@ -188,6 +188,15 @@ class Assert:
 
 
 Statement: TypeAlias = Union[Let, AxisLine, Def, Assert]
+
+
+def elements(body: Iterable[Statement]) -> Iterator[Index]:
+    """The elements of tensors that values and functions are made of, in order."""
+    for s in body:
+        if isinstance(s, Let | Def):
+            yield from (
+                e for e in walk(s.body if isinstance(s, Def) else s.value) if isinstance(e, Index)
+            )
 
 
 # ---- the parts of a file

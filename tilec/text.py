@@ -140,7 +140,7 @@ class _Printer:
         line = _head(op)
         note = ""
         if self.locations and op.span:
-            note = f"  # {op.span.file}:{op.span.line}:{op.span.column}"
+            note = f"  # {op.span}"
         if op is self.mark:
             note += "  # <-- here"
         for n, part in enumerate(p for p in parts(type(op)) if p.place == "region"):

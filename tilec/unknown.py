@@ -47,7 +47,8 @@ def no_such_name(el: Elaborator, e: Name, frame: Frame, among: Iterable[str] | N
     elif name in el.names.tensors:
         el.names.incomplete = True
         dims = ", ".join(["…"] * len(el.names.tensors[name].dims))
-        el.report(e.span, f"'{name}' is a tensor: its elements are written {name}[{dims}]")
+        message = f"'{name}' is a tensor: its elements are written {name}[{dims}]"
+        el.report(e.span, message, "write an index for each of its dimensions")
     elif name in FOREIGN_NAMES:
         el.report(e.span, f"'{name}' is not in the language", FOREIGN_NAMES[name])
     elif el.names.function(name, frame.top) or name in BUILT_IN or name in REDUCTIONS:
@@ -110,8 +111,16 @@ def no_tensor(el: Elaborator, e: syntax.Index, frame: Frame) -> None:
         )
     elif name in REDUCTIONS:
         el.report(span, f"'{name}' has nothing to reduce", f"write {name}[j](…)")
+    elif name in el.names.broken:
+        pass
     elif why := el.names.no_axis(name):
-        el.report(span, f"'{name}' is {why}, not a tensor parameter")
+        dims = ", ".join(["…"] * len(e.index))
+        hint = (
+            f"declare it {name}[{dims}]: a dimension for each index"
+            if name in el.names.arguments
+            else None
+        )
+        el.report(span, f"'{name}' is {why}, not a tensor parameter", hint)
     elif not el.names.tensors and not el.names.lets:
         el.report(span, "no tensor can be read here", "only sizes and scalars are known here")
     elif name not in el.unknown:

@@ -29,12 +29,11 @@ class Ahead:
 
 def announce(ev: Evaluator, name: str, ahead: Ahead) -> None:
     """Has the register tiles of the present scope ask for a window."""
-    ev.memo[-1]["ahead", name] = ahead
+    ev.memo.keep(("ahead", name), ahead)
 
 
 def _known(ev: Evaluator) -> Iterator[Ahead]:
-    for table in ev.memo:
-        yield from (x for x in table.values() if isinstance(x, Ahead))
+    return (x for x in ev.memo.values() if isinstance(x, Ahead))
 
 
 def ask(ev: Evaluator, points: Sequence[Point], axis: str, width: int) -> None:

@@ -12,8 +12,7 @@ payload that arithmetic does not make.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 from tilec.backends.cpu import storage
@@ -21,6 +20,7 @@ from tilec.backends.cpu.context import Key
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.functions import ORDERS, Rule, apply, kind_for
 from tilec.backends.cpu.math import exp2_weight, exp_weight
+from tilec.backends.cpu.memo import Memo
 from tilec.backends.cpu.memory import Index, Memory, scatter_back
 from tilec.backends.cpu.plan import CHEAP
 from tilec.backends.cpu.points import Point, Val, Window
@@ -70,7 +70,8 @@ class Evaluator:
         self.computing: frozenset[str] = frozenset()
         self.consecutive: frozenset[str] = frozenset()
         """Loads whose elements are known to be consecutive along the vector axis."""
-        self.memo: list[dict[object, Any]] = [{}]
+        self.memo = Memo()
+        self.scope = self.memo.scope
 
     # ---- what a name is
 
@@ -113,13 +114,6 @@ class Evaluator:
             return False
         return op.fn in CHEAP and all(self.free(y) for y in op.args)
 
-    @contextmanager
-    def scope(self) -> Generator[None]:
-        """What is evaluated in here is not seen by the code after it."""
-        self.memo.append({})
-        yield
-        self.memo.pop()
-
     # ---- values
 
     def value(self, x: Operand, p: Point) -> Val:
@@ -127,20 +121,12 @@ class Evaluator:
         if not isinstance(x, str):
             return self.literal(x)
         key = self.key(x, p)
-        for table in reversed(self.memo):
-            if key in table:
-                return table[key]
-        out = self.fresh(x, p)
-        # the positions stay alive with the entry, as their identity is the key
-        self.memo[-1][key] = out
-        self.memo[-1][("alive", key)] = p
-        return out
+        found = self.memo.find(key)
+        return self.memo.keep(key, self.fresh(x, p), p) if found is None else found
 
     def define(self, x: str, p: Point, value: Val) -> None:
         """Sets the value of a name at a point."""
-        key = self.key(x, p)
-        self.memo[-1][key] = value
-        self.memo[-1][("alive", key)] = p
+        self.memo.keep(self.key(x, p), value, p)
 
     def key(self, x: Operand, p: Point) -> tuple[Any, ...]:
         """What tells the values of an operand apart: the positions along its axes."""
@@ -263,9 +249,8 @@ class Evaluator:
     def reciprocal(self, x: Operand, p: Point) -> Val:
         """The reciprocal of an operand, for relaxed code; NaN where a product with it would be no quotient."""
         e, key = self.e, ("reciprocal", self.key(x, p))
-        for table in reversed(self.memo):
-            if key in table:
-                return table[key]
+        if (found := self.memo.find(key)) is not None:
+            return found
 
         def part(y: Any) -> Any:
             size = e.abs(y)
@@ -273,8 +258,7 @@ class Evaluator:
             return e.select(e.or_(fits, e.compare("==", y, 0.0)), e.div(1.0, y), math.nan)
 
         parts = self.value(x, p).parts
-        out = self.memo[-1][key] = Val(tuple(part(e.convert(y, self.float)) for y in parts))
-        return out
+        return self.memo.keep(key, Val(tuple(part(e.convert(y, self.float)) for y in parts)), p)
 
     def product(self, op: Map) -> tuple[Operand, Operand, Operand] | None:
         """The factors of a product in a sum, and the other summand; None where no such product is to be computed."""
@@ -316,14 +300,11 @@ class Evaluator:
         """Local positions along the vector axis, none past the window's end, one i64 vector per part."""
         e, base = self.e, p.at[axis]
         key = ("clamped", axis, p.parts, _identity(base))
-        for table in reversed(self.memo):
-            if key in table:
-                return table[key]
+        if (found := self.memo.find(key)) is not None:
+            return found
         last = e.add(self.window(axis).count, -1)
         out = tuple(e.min(e.ramp(e.add(base, v * e.lanes)), last) for v in range(p.parts))
-        self.memo[-1][key] = out
-        self.memo[-1][("alive", key)] = p
-        return out
+        return self.memo.keep(key, out, p)
 
     def inside(self, p: Point) -> tuple[Any, ...] | None:
         """Which lanes are not past the end of the vector axis' window, one condition per part; None where none is."""
@@ -421,15 +402,12 @@ class Evaluator:
         assert isinstance(last, str)
         at = {a: p.at.get(a) for y in others for a in self.axes(y)}
         key = ("row", op.result.name, *(_identity(x) for x in at.values()))
-        for table in reversed(self.memo):
-            if key in table:
-                return table[key]
+        if (found := self.memo.find(key)) is not None:
+            return found
         index = [(self.value(x, p).parts[0], x in self.kernel.extents) for x in others]
         window = self.window(last)
         out = self.memory.row(op.tensor, [*index, (self.e.index(window.first), True)], window.count)
-        self.memo[-1][key] = out
-        self.memo[-1][("alive", key)] = p
-        return out
+        return self.memo.keep(key, out, p)
 
     def store(self, op: Store, p: Point) -> None:
         """Writes a value to a tensor."""

@@ -87,9 +87,9 @@ def shl(e: Emit, a: Value, b: Value) -> Value:
 
 
 def shr(e: Emit, a: Value, b: Value) -> Value:
-    """a >> b; 0 for b < 0, the sign alone for b > 63."""
+    """a >> b; the sign alone for b < 0 or b > 63."""
     a, b = e.match(a, b)
-    return e.select(e.compare("<", b, 0), 0, e.ashr(a, e.select(e.below(b, 64), b, 63)))
+    return e.ashr(a, e.select(e.below(b, 64), b, 63))
 
 
 def ipow(e: Emit, x: Value, n: int) -> Value:

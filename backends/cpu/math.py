@@ -9,7 +9,6 @@ is called. Polynomials are minimax fits. For f64 arguments these functions are l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from tilec.backends.cpu.exponential import (
     exp,
@@ -25,8 +24,6 @@ from tilec.backends.cpu.integers import floordiv, ipow, mod, shl, shr, uniform
 from tilec.backends.cpu.vector import Emit, Value, kind_of
 
 __all__ = [
-    "FLOAT",
-    "NUMBER",
     "atan2",
     "cos",
     "erf",
@@ -305,41 +302,3 @@ def rsqrt(e: Emit, x: Value) -> Value:
 def isfinite(e: Emit, x: Value) -> Value:
     """Neither infinite nor NaN."""
     return e.compare("<", e.abs(x), math.inf)
-
-
-FLOAT: dict[str, Callable[..., Value]] = {
-    "exp": exp,
-    "exp2": exp2,
-    "log": log,
-    "log2": log2,
-    "tanh": tanh,
-    "sigmoid": sigmoid,
-    "silu": silu,
-    "relu": relu,
-    "erf": erf,
-    "sin": sin,
-    "cos": cos,
-    "sqrt": Emit.sqrt,
-    "rsqrt": rsqrt,
-    "floor": Emit.floor,
-    "ceil": Emit.ceil,
-    "round": Emit.round,
-    "pow": pow,
-    "atan2": atan2,
-    "isfinite": isfinite,
-}
-"""The functions of `tilec.functions` that take operands of the compute type, by name."""
-
-NUMBER: dict[str, Callable[..., Value]] = {
-    "add": Emit.add,
-    "sub": Emit.sub,
-    "mul": Emit.mul,
-    "neg": Emit.neg,
-    "abs": Emit.abs,
-    "min": Emit.min,
-    "max": Emit.max,
-    "floordiv": floordiv,
-    "mod": mod,
-    "ipow": ipow,
-}
-"""Those that take integers or floats, all operands of one kind (`ipow`: a Python integer as the second)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,10 +14,9 @@ from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.registers import Product, row_tiles, rows_for, spread_for
 from tilec.backends.cpu.streams import Streams
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import Emit, Kind, constant
+from tilec.backends.cpu.totals import combine, identity_of, tree
+from tilec.backends.cpu.vector import Kind, constant
 from tilec.ir import Contract, Map, Operand, Reduce, operands
-
-LOWEST = -(2**63)
 
 
 class Nests:
@@ -344,7 +342,7 @@ class Nests:
                 xs = [self.e.like(self.e.convert(v.part(part), kind), total) for v in values]
                 if points[0].vector in r.over:
                     xs = [self.within(points[0], x, identity_of(r.fn, kind)) for x in xs]
-                out.append(_tree(self.e, r.fn, [total, *xs]))
+                out.append(tree(self.e, r.fn, [total, *xs]))
         return out
 
     def within(self, p: Point, x: Any, other: float) -> Any:
@@ -401,51 +399,3 @@ def repeatable(stage: Stage) -> bool:
 def _overs(stage: Stage) -> Axes:
     """The axes that a stage's reductions run over; they agree."""
     return tuple(a for a in stage.domain if any(a in r.over for r in stage.reduces))
-
-
-def _tree(e: Emit, fn: str, xs: list[Any]) -> Any:
-    """Values combined two by two; maxima that ignore NaN one by one, as only the total may not be NaN."""
-    if fn == "maxnum":
-        out = xs[0]
-        for x in xs[1:]:
-            out = combine(e, fn, out, x)
-        return out
-    while len(xs) > 1:
-        pairs = [combine(e, fn, a, b) for a, b in zip(xs[::2], xs[1::2], strict=False)]
-        xs = [*pairs, *xs[len(pairs) * 2 :]]
-    return xs[0]
-
-
-def identity_of(fn: str, kind: Kind) -> float:
-    """The value of a reduction of nothing."""
-    match fn:
-        case "sum" | "any":
-            return 0
-        case "all":
-            return 1
-        case "max" | "maxnum":
-            return -math.inf if kind[0] == "f" else LOWEST
-        case "min":
-            return math.inf if kind[0] == "f" else -LOWEST - 1
-        case _:
-            raise AssertionError(f"{fn} has no loop of its own")
-
-
-def combine(e: Emit, fn: str, total: Any, x: Any) -> Any:
-    """A reduction's total with one more value."""
-    x = e.like(x, total)
-    match fn:
-        case "sum":
-            return e.add(total, x)
-        case "any":
-            return e.or_(total, x)
-        case "all":
-            return e.and_(total, x)
-        case "max":
-            return e.max(total, x)
-        case "min":
-            return e.min(total, x)
-        case "maxnum":
-            return e.greater(x, total)
-        case _:
-            raise AssertionError(f"{fn} has no loop of its own")

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tilec.dataflow import needed
 from tilec.ir import (
-    Body,
     Cast,
     Contract,
     Edge,
@@ -26,7 +26,6 @@ from tilec.ir import (
     Reduce,
     Store,
     operands,
-    walk,
 )
 
 Axes = tuple[str, ...]
@@ -78,25 +77,6 @@ class Segment:
     local: set[str]
 
 
-def split(body: Body, control: tuple[type[Op], ...]) -> list[tuple[list[Op], Op | None]]:
-    """The straight-line stretches of a body, each with the control op that ends it."""
-    out: list[tuple[list[Op], Op | None]] = []
-    run: list[Op] = []
-    for op in body:
-        if isinstance(op, control):
-            out.append((run, op))
-            run = []
-        else:
-            run.append(op)
-    out.append((run, None))
-    return out
-
-
-def names_in(ops: Iterable[Op]) -> set[str]:
-    """Every name that ops and the ops in their regions use."""
-    return {x for op in walk(ops) for x in operands(op) if isinstance(x, str)}
-
-
 class Planner:
     """Makes the plan of one segment.
 
@@ -115,7 +95,7 @@ class Planner:
         inline: Callable[[Contract], list[Operand]] | None = None,
     ) -> None:
         self.lane, self.escaping, self.axes, self.free = lane, escaping, axes, free
-        self.ops = _live(ops, escaping)
+        self.ops = needed(ops, escaping)
         self.defs = {v.name: op for op in self.ops for v in op.results}
         self.stages: list[Stage] = []
         self.scalars: list[Op] = []
@@ -333,16 +313,6 @@ class Planner:
             for x in stored - self.escaping
             if self.home[x] in panels and {step[n] for n in users[x]} <= {step[self.home[x]]}
         }
-
-
-def _live(ops: Sequence[Op], escaping: set[str]) -> list[Op]:
-    wanted = set(escaping)
-    out: list[Op] = []
-    for op in reversed(ops):
-        if isinstance(op, Store) or any(v.name in wanted for v in op.results):
-            out.append(op)
-            wanted.update(x for x in operands(op) if isinstance(x, str))
-    return out[::-1]
 
 
 def _union(parts: Iterable[Axes]) -> Axes:

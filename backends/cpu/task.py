@@ -18,13 +18,14 @@ from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.nests import Nests
 from tilec.backends.cpu.panels import Panels
 from tilec.backends.cpu.parts import apart, repeated, shape
-from tilec.backends.cpu.plan import Planner, Segment, names_in, split
+from tilec.backends.cpu.plan import Planner, Segment
 from tilec.backends.cpu.points import Point, Window
 from tilec.backends.cpu.registers import VECTORS
 from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
 from tilec.backends.cpu.ways import row_axis
+from tilec.dataflow import names_in, stretches, uses
 from tilec.errors import UnsupportedError
 from tilec.ir import (
     Body,
@@ -117,7 +118,7 @@ class Task:
 
     def body(self, body: Body, out: Sequence[Tile], given: Iterable[str] = ()) -> None:
         """The ops of a region; what it yields goes to `out`. `given`: its arguments."""
-        parts = split(body, (For, If))
+        parts = stretches(body, (For, If))
         ends = next((op.values for op in body if isinstance(op, Yield)), ())
         held, outer = self.scratch.used, self.mine
         self.mine = set(given)
@@ -126,7 +127,7 @@ class Task:
             for ops, op in parts[n + 1 :]:
                 later += ops if op is None else [*ops, op]
             last = not any(not isinstance(op, Yield) for op in later)
-            names = names_in(later) | {x for x in ends if isinstance(x, str)}
+            names = {*uses(later), *names_in(ends)}
             ops = [op for op in run if not isinstance(op, Yield)]
             self.segment(ops, names, self.targets(ends, out) if last else {})
             rest = [op for op in later[1:] if not isinstance(op, Yield)]

@@ -31,7 +31,7 @@ def main() -> None:
         schedule=call.schedule,
     )
     dtype: Any = call.dtype
-    arguments = {**gpu.send(kernel.sample(dtype=dtype, **call.sizes)), **call.scalars}
+    arguments = {**gpu.send(kernel.sample(call.seed, dtype=dtype, **call.sizes)), **call.scalars}
     c = launch.cupy()
     flush = ceilings.flusher(OVER * int(c.cuda.Device().attributes["L2CacheSize"]))
     out = kernel(**arguments)  # compiles

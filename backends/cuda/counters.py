@@ -47,6 +47,7 @@ class Call:
     scalars: Mapping[str, Any]
     tile: Mapping[str, int]
     schedule: Mapping[str, object]
+    seed: int = 0
 
 
 @dataclass(frozen=True)

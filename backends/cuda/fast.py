@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilec.backends.cuda.block import Parameter
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.untiled import Untiled
-from tilec.ir import (
-    Kernel,
-)
+from tilec.ir import Kernel
 from tilec.scalar import Number
 
 if TYPE_CHECKING:

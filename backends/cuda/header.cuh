@@ -256,7 +256,7 @@ template <class T> DEVICE T floordiv(T x, T y) {
   return q - down > T(0.5) ? down + T(1) : down;
 }
 DEVICE i64 shl(i64 x, i64 n) { return n < 0 || n > 63 ? 0 : (i64)((u64)x << n); }
-DEVICE i64 shr(i64 x, i64 n) { return n < 0 ? 0 : x >> (n > 63 ? 63 : n); }
+DEVICE i64 shr(i64 x, i64 n) { return x >> (n < 0 || n > 63 ? 63 : n); }
 template <class T> DEVICE T ipow(T x, u64 n) {
   T out = T(1);
   for (; n; n >>= 1, x = x * x) if (n & 1) out = out * x;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -174,13 +176,21 @@ def warnings(log: str) -> tuple[str, ...]:
 # ---- machine code as text
 
 
+def _tool(name: str) -> str | None:
+    """A program of the CUDA toolkit: on the PATH, or where NVIDIA's Python packages put it."""
+    nvidia = importlib.util.find_spec("nvidia")
+    packages = list(nvidia.submodule_search_locations or ()) if nvidia else []
+    folders = [str(f) for p in packages for f in Path(p).glob("*/bin")]
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+
+
 def sass(cubin: bytes) -> str:
     """The machine code of a cubin as text. Raises UnsupportedError where no disassembler is installed."""
-    tool = shutil.which("nvdisasm") or shutil.which("cuobjdump")
+    tool = _tool("nvdisasm") or _tool("cuobjdump")
     if tool is None:
         raise UnsupportedError(
-            "emit: SASS needs nvdisasm or cuobjdump of the CUDA toolkit on the PATH, and neither is there; install "
-            "it (the conda package cuda-nvdisasm, or NVIDIA's toolkit), or use --to ptx or --to cubin"
+            "emit: SASS needs nvdisasm or cuobjdump of the CUDA toolkit, and neither is there; install it with "
+            "pip install nvidia-cuda-nvdisasm, or use --to ptx or --to cubin"
         )
     flags = ["-c"] if tool.endswith("nvdisasm") else ["-sass"]
     with tempfile.TemporaryDirectory() as folder:

@@ -91,8 +91,9 @@ def shl(x: Array, y: Array) -> Array:
 
 
 def shr(x: Array, y: Array) -> Array:
-    """x >> y; 0 for a shift below 0, and for one above 63 the sign."""
-    return np.where(y < 0, 0, np.right_shift(x, np.clip(y, 0, 63)))
+    """x >> y; the sign alone for a shift below 0 or above 63."""
+    inside = (y >= 0) & (y < 64)
+    return np.right_shift(x, np.where(inside, y, 63))
 
 
 def _sigmoid(x: Array) -> Array:

@@ -32,7 +32,9 @@ from tilec.backends.reference.functions import (
     reduce,
     softmax,
 )
+from tilec.backends.reference.together import together
 from tilec.control import Control
+from tilec.dataflow import uses
 from tilec.dtypes import NUMPY_NAMES, DType, kind
 from tilec.errors import CompilerBug
 from tilec.ieee import running_sums
@@ -68,11 +70,7 @@ from tilec.scalar import Number, evaluate
 
 def product_terms(kernel: Kernel) -> frozenset[str]:
     """Products that only a sum in their own body uses: the two are run as one contraction, as they are meant."""
-    uses: dict[str, int] = {}
-    for op in walk(kernel.body):
-        for x in operands(op):
-            if isinstance(x, str):
-                uses[x] = uses.get(x, 0) + 1
+    count = uses(kernel.body)
 
     def of(body: Body) -> Iterator[str]:
         products = {op.result.name for op in body if isinstance(op, Map) and op.fn == "mul"}
@@ -81,7 +79,7 @@ def product_terms(kernel: Kernel) -> frozenset[str]:
                 isinstance(op, Reduce)
                 and op.fn == "sum"
                 and op.args[0] in products
-                and uses[str(op.args[0])] == 1
+                and count[str(op.args[0])] == 1
             ):
                 yield str(op.args[0])
             for region in regions(op):
@@ -318,9 +316,8 @@ class Machine:
         a = self._slice(memory, op.index)
         if a is None:
             a = self._gather(memory, op.index)
-        elif (
-            op.result.type.axes and not a.ndim
-        ):  # a window of one position: its index looked like a scalar
+        elif op.result.type.axes and not a.ndim:
+            # a window of one position: its index looked like a scalar
             a = a.reshape((1,) * self.rank)
         if any(a.shape[self.position[x]] != self.windows[x][1] for x in op.result.type.axes):
             raise CompilerBug(f"{op.result.name} has the shape {a.shape}, not that of its type")
@@ -381,36 +378,9 @@ class Machine:
     def _grid(self, op: Grid) -> None:
         held = dict(self.windows)
         self.meter.enter(op)
-        self._tiles(op.axes, self._together(op), op.body)
+        self._tiles(op.axes, together(op, self.extents, self._decisive), op.body)
         self.meter.leave()
         self.windows = held
-
-    def _together(self, grid: Grid) -> dict[str, int]:
-        """How many tiles are run together along each axis where this makes no difference."""
-        ops = tuple(walk(grid.body))
-        types = [v.type for op in ops for v in op.results]
-        tiles = dict(grid.axes)
-        apart = {a for op in ops if isinstance(op, (Reduce, Contract)) for a in op.over}
-        apart |= self._decisive | {op.axis for op in ops if isinstance(op, Edge)}
-        stores = [set(op.index) for op in ops if isinstance(op, Store)]
-        room = TOGETHER // max((self._most(t, tiles) for t in types), default=1)
-        out: dict[str, int] = {}
-        for axis, tile in reversed(grid.axes):
-            if (
-                tile == 1
-                and axis not in apart
-                and all(axis in index for index in stores)
-                and room > 1
-            ):
-                out[axis] = max(1, min(room, self.extents[axis]))
-                room //= out[axis]
-        return out
-
-    def _most(self, t: Type, tiles: Mapping[str, int]) -> int:
-        extents = (
-            (self.extents[a], n or tiles.get(a)) for a, n in zip(t.axes, t.tile, strict=True)
-        )
-        return max(1, math.prod(e if n is None else min(e, n) for e, n in extents))
 
     def _tiles(
         self, axes: tuple[tuple[str, int], ...], together: Mapping[str, int], body: Body
@@ -459,9 +429,6 @@ class Machine:
 
 # NumPy knows bfloat16 and the float8 types by their names only once ml_dtypes has been imported.
 assert ml_dtypes.bfloat16
-
-TOGETHER = 2**18
-"""How many elements the arrays of tiles that are run together may have: few enough to stay in cache."""
 
 _NARROW: dict[DType | None, DType] = {
     "f16": "f16",

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def check(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE…", help=".tile files (all their kernels), or FILE:KERNEL."),
+        typer.Argument(
+            metavar="FILE…",
+            help=".tile files (all their kernels), or FILE:KERNEL; - for standard input.",
+        ),
     ],
     json: options.Json = False,
 ) -> None:
@@ -47,11 +50,10 @@ def check(
 
 def _kernels(file: str) -> list[Kernel]:
     """The kernel that FILE:KERNEL names, or all of a file."""
-    from tilec.kernel import load
+    from tilec.kernel import Kernel
 
-    path, name = options.split(file)
-    first = load(path, name=name)
-    if name is not None:
+    first = Kernel(options.source(file))
+    if options.split(file)[1] is not None:
         return [first]
     return [first.sibling(n) for n in first.siblings]
 

@@ -24,6 +24,7 @@ def emit(
     ],
     size: options.Size = None,
     dtype: options.Dtype = None,
+    set_: options.Set = None,
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
@@ -42,11 +43,9 @@ def emit(
     """
     if to not in CPU + GPU:
         raise typer.BadParameter(f"{to!r} is none of {', '.join(CPU + GPU)}", param_hint="--to")
-    if target == "reference":
-        raise UnsupportedError(
-            "emit: the reference target interprets the IR and makes no code; what works is --target cpu"
-        )
+    _check_target(to, target)
     kernel = options.load(file, target or ("cpu" if to in CPU else "cuda"), tile, schedule)
+    options.check_scalars(kernel, options.scalars(set_))
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     element = None if dtype is None else options.element_type(dtype)
@@ -57,6 +56,22 @@ def emit(
     if processor is not None:
         raise typer.BadParameter(f"--to {to} is for a GPU", param_hint="--processor")
     _gpu(kernel.gpu_code(dtype=element, called=False, **sizes), to)
+
+
+def _check_target(to: str, target: str | None) -> None:
+    """Raises what a target calls for that makes no code of this kind; one that does not exist is no matter of this."""
+    from tilec.backend import on_gpu
+
+    if target == "reference":
+        raise UnsupportedError(
+            "emit: the reference target interprets the IR and makes no code; what works is --target cpu"
+        )
+    if target == "cpu" and to in GPU:
+        raise typer.BadParameter(
+            f"--to {to} is for a GPU: give cuda, or cuda:sm_80", param_hint="--target"
+        )
+    if target is not None and on_gpu(target) and to in CPU:
+        raise typer.BadParameter(f"--to {to} is for processors: give cpu", param_hint="--target")
 
 
 def _gpu(code: Code, to: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +53,7 @@ def ir(
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
+    seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
     """Print the IR at the end of the pipeline, or along it."""
@@ -63,28 +63,36 @@ def ir(
         raise typer.BadParameter("give one of these", param_hint=" and ".join(chosen))
     if json and not bytes_:
         raise typer.BadParameter("only --bytes has figures", param_hint="--json")
+    if after is not None and chosen in (["--list"], ["--html"]):
+        raise typer.BadParameter("give one of these", param_hint=f"--after and {chosen[0]}")
+    if locations and chosen not in ([], ["--all"], ["--diff"]):
+        raise typer.BadParameter(f"{chosen[0]} shows none", param_hint="--locations")
     kernel = options.load(file, target, tile, schedule)
     if after == "pipeline" and not chosen:
+        if passes is not None:
+            raise typer.BadParameter(
+                "give one of these", param_hint="--passes and --after pipeline"
+            )
         _print_plans(kernel, dtype, size)
         return
-    stages = _stages(kernel, passes, dtype, size)
+    stages = _stages(kernel, passes, dtype, size, after)
     if html is not None:
-        _write_page(kernel, list(stages), html, dtype, size, set_)
+        _write_page(kernel, list(stages), html, dtype, size, set_, seed)
     elif dot:
         from tilec.page.graph import dot as graph
 
-        print(graph(_last(stages, after)), end="")
+        print(graph(_last(stages)), end="")
     elif list_:
         _print_list(kernel, passes)
     elif diff:
-        _print_diff(list(stages))
+        _print_diff(list(stages), locations)
     elif bytes_:
-        _print_bytes(kernel, _last(stages, after), dtype, size, set_, json)
+        _print_bytes(kernel, _last(stages), dtype, size, set_, seed, json)
     elif every:
         for name, k in stages:
             print(f"# after {name}\n{_text(k, locations)}")
     else:
-        print(_text(_last(stages, after), locations), end="")
+        print(_text(_last(stages), locations), end="")
 
 
 def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> None:
@@ -100,15 +108,25 @@ def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> No
 
 
 def _stages(
-    kernel: Kernel, passes: str | None, dtype: str | None, size: options.Strings
+    kernel: Kernel,
+    passes: str | None,
+    dtype: str | None,
+    size: options.Strings,
+    after: str | None,
 ) -> Iterator[tuple[str, IR]]:
+    """The IR before and after each pass, up to that of `--after`."""
     from tilec import pipeline
 
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     steps = None if passes is None else pipeline.parse(passes)
+    names = ["lower", *(kernel.passes if steps is None else (s.name for s in steps))]
+    if after is not None and after not in names:
+        raise ArgumentError(
+            f"--after: {after!r} is not in this pipeline{options.nearest(after, names)}"
+        )
     element = options.element_type(dtype, kernel.target)
-    return kernel.stages(dtype=element, sizes=sizes, steps=steps)
+    return _until(after, kernel.stages(dtype=element, sizes=sizes, steps=steps))
 
 
 def _text(kernel: IR, locations: bool = False) -> str:
@@ -117,18 +135,16 @@ def _text(kernel: IR, locations: bool = False) -> str:
     return show(kernel, locations=locations)
 
 
-def _last(stages: Iterable[tuple[str, IR]], after: str | None) -> IR:
-    """The kernel after a pass, or the last one."""
-    names: list[str] = []
-    kernel = None
+def _until(after: str | None, stages: Iterable[tuple[str, IR]]) -> Iterator[tuple[str, IR]]:
+    """The stages up to a pass, or all."""
     for name, kernel in stages:
-        names.append(name)
+        yield name, kernel
         if name == after:
-            return kernel
-    if after is not None or kernel is None:
-        raise ArgumentError(
-            f"--after: {after!r} is not in this pipeline{options.nearest(str(after), names)}"
-        )
+            return
+
+
+def _last(stages: Iterable[tuple[str, IR]]) -> IR:
+    *_, (_, kernel) = stages
     return kernel
 
 
@@ -140,8 +156,8 @@ def _print_list(kernel: Kernel, passes: str | None) -> None:
         print(f"{name:12} {pipeline.summary(name)}")
 
 
-def _print_diff(stages: list[tuple[str, IR]]) -> None:
-    texts = [(name, _text(k).splitlines()) for name, k in stages]
+def _print_diff(stages: list[tuple[str, IR]], locations: bool) -> None:
+    texts = [(name, _text(k, locations).splitlines()) for name, k in stages]
     for (old, before), (new, now) in itertools.pairwise(texts):
         lines = list(difflib.unified_diff(before, now, f"after {old}", f"after {new}", lineterm=""))
         print("\n".join(lines) if lines else f"# {new} changed nothing")
@@ -153,6 +169,7 @@ def _print_bytes(
     dtype: str | None,
     size: options.Strings,
     set_: options.Strings,
+    seed: int,
     json: bool,
 ) -> None:
     """The budget per op. Where data decides what runs, it is the sample data."""
@@ -160,7 +177,7 @@ def _print_bytes(
 
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
-    arrays = kernel.deciding([ir], options.element_type(dtype, kernel.target), sizes)
+    arrays = kernel.deciding([ir], options.element_type(dtype, kernel.target), sizes, seed)
     found = budget(ir, sizes, scalars, arrays)
     if json:
         options.print_json(facts(found))
@@ -175,6 +192,7 @@ def _write_page(
     dtype: str | None,
     size: options.Strings,
     set_: options.Strings,
+    seed: int,
 ) -> None:
     from pathlib import Path
 
@@ -185,7 +203,7 @@ def _write_page(
     given = options.integers("--size", size, 0)
     sizes, scalars = kernel.environment(given, options.scalars(set_))
     element = options.element_type(dtype, kernel.target)
-    arrays = kernel.deciding([k for _, k in stages], element, sizes)
+    arrays = kernel.deciding([k for _, k in stages], element, sizes, seed)
     on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
     roof = ceilings.measured(kernel.target or "cpu")
     env = {**sizes, **scalars}
@@ -233,9 +251,7 @@ def opt(
     from tilec.source import read
     from tilec.verify import fault
 
-    if file == "-" and not sys.stdin:  # closed by the caller
-        raise ArgumentError("cannot read <stdin>: it is closed")
-    text = sys.stdin.read() if file == "-" else read(file)
+    text = options.standard_input() if file == "-" else read(file)
     name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)
     sizes = options.integers("--size", size, 0)

@@ -50,10 +50,12 @@ def doctor(
 
 
 @cache.callback(invoke_without_command=True)
-def about(context: typer.Context) -> None:
+def about(context: typer.Context, json: options.Json = False) -> None:
     """List, verify and clear what is cached. Without a command: list."""
     if context.invoked_subcommand is None:
-        list_(json=False)
+        list_(json=json)
+    elif json:
+        raise typer.BadParameter("put it behind the command", param_hint="--json")
 
 
 @cache.command("list")
@@ -105,14 +107,18 @@ def _winners() -> list[Winner]:
 
 
 @cache.command()
-def verify() -> None:
+def verify(json: options.Json = False) -> None:
     """Check each entry: whether it is what was written, and only you can have written it."""
     from tilec import cache, ceilings
 
     objects, rows, roofs = cache.objects(), cache.rows(), ceilings.kept()
-    bad = [p for p in (*objects, *rows) if cache.read(p) is None] + [
-        p for p, c in roofs.items() if c is None
-    ]
+    bad = [p for p in (*objects, *rows) if cache.read(p) is None]
+    bad += [p for p, c in roofs.items() if c is None]
+    if json:
+        counts = {"objects": len(objects), "rows": len(rows), "ceilings": len(roofs)}
+        facts = {**counts, "schedules": len(_winners())}
+        options.print_json({**facts, "damaged": [str(p) for p in bad]})
+        raise typer.Exit(1 if bad else 0)
     for p in bad:
         print(f"not used, for it is damaged or others can have written it: {p}")
     print(

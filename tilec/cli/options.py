@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias, cast
 
 import typer
 
@@ -15,11 +16,16 @@ from tilec.scalar import Number
 
 if TYPE_CHECKING:
     from tilec.kernel import Kernel
+    from tilec.source import Source
 
 Strings: TypeAlias = list[str] | None
 
 File = Annotated[
-    str, typer.Argument(metavar="FILE", help="A .tile file (its first kernel), or FILE:KERNEL.")
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A .tile file (its first kernel), or FILE:KERNEL; - for standard input.",
+    ),
 ]
 Size = Annotated[
     Strings,
@@ -131,16 +137,38 @@ def load(
 ) -> Kernel:
     """The kernel that `FILE` or `FILE:KERNEL` names; without a target, for the GPU that answers, else for the processors."""
     from tilec import backend
-    from tilec.kernel import load as load_file
+    from tilec.kernel import Kernel
 
-    path, name = split(file)
-    return load_file(
-        path,
-        name=name,
+    return Kernel(
+        source(file),
         target=target or backend.default_target(),
         tile=integers("--tile", tile, 1),
         schedule=fields(schedule),
     )
+
+
+def source(file: str) -> Source:
+    """The program that `FILE`, `FILE:KERNEL`, `-` or `-:KERNEL` names."""
+    from tilec.source import Source, read
+
+    path, name = split(file)
+    if path == "-":
+        return Source(standard_input(), "<stdin>", name)
+    return Source(read(path), path, name)
+
+
+def standard_input() -> str:
+    """What standard input holds; a command may ask for it more than once."""
+    from tilec.source import decode
+
+    if not sys.stdin:  # closed by the caller
+        raise ArgumentError("cannot read <stdin>: it is closed")
+    return decode(_all_of(sys.stdin.buffer), "<stdin>").replace("\r\n", "\n")
+
+
+@functools.lru_cache(maxsize=1)
+def _all_of(stream: BinaryIO) -> bytes:
+    return stream.read()
 
 
 def split(file: str) -> tuple[str, str | None]:
@@ -167,6 +195,19 @@ def check_sizes(kernel: Kernel, sizes: dict[str, int]) -> None:
             raise ArgumentError(
                 f"--size: {kernel.name} has no dimension {name!r}{nearest(name, dims)}"
             )
+
+
+def check_scalars(kernel: Kernel, given: dict[str, Number]) -> None:
+    """Raises ArgumentError for a scalar argument that the kernel lacks, or of another type."""
+    from tilec import binding
+
+    known = kernel.signature.arguments
+    for name in given:
+        if name not in known:
+            raise ArgumentError(
+                f"--set: {kernel.name} has no scalar argument {name!r}{nearest(name, list(known))}"
+            )
+    binding.numbers(kernel.signature, given)
 
 
 def check_plot(file: str | None) -> None:

@@ -44,17 +44,19 @@ class Report:
         roof: Ceilings,
         schedule: Mapping[str, object] | None,
         tuned: Winner | None,
+        seed: int,
     ) -> None:
-        """`schedule`: the fields that are asked for; None where the tiles were chosen. `tuned`: whose choice both are."""
+        """`schedule`: the fields that are asked for; None where the tiles were chosen. `tuned`: whose choice both are.
+        `seed`: of the sample data, where data decides what runs or `--measure` runs it."""
         from tilec import least
         from tilec.roofline import lengths
         from tilec.traffic import budget
 
         self.kernel, self.roof, self.tuned = kernel, roof, tuned
         self.element: DType = element
-        self.sizes, self.scalars = sizes, scalars
+        self.sizes, self.scalars, self.seed = sizes, scalars, seed
         self.steps = dict(kernel.stages(dtype=element, sizes=sizes))
-        self.arrays = kernel.deciding(self.steps.values(), element, sizes)
+        self.arrays = kernel.deciding(self.steps.values(), element, sizes, seed)
         self.kept = least.work(self.steps[FUSED], sizes, scalars, self.arrays)
         self.stated = {
             name: budget(ir, sizes, scalars, self.arrays) for name, ir in self.steps.items()
@@ -111,7 +113,7 @@ class Report:
 
         skipped = {s.name: self._too_large(s) for s in self.all}
         some = any(not why for why in skipped.values())
-        arrays = self.kernel.sample(dtype=self.element, **self.sizes) if some else {}
+        arrays = self.kernel.sample(self.seed, dtype=self.element, **self.sizes) if some else {}
         for s in self.all:
             if skipped[s.name]:
                 self.counted[s.name] = {"skipped": skipped[s.name]}
@@ -139,8 +141,14 @@ class Report:
         from tilec.backends.cuda.counters import Call, count
 
         path, name = options.split(file)
+        if path == "-":
+            why = "hardware counters: they are asked by a process of its own, which needs the program in a file"
+            self.hardware = {"refused": why}
+            return
         fields: dict[str, object] = {**options.pairs("--schedule", schedule)}
-        call = Call(path, name, target, self.element, self.sizes, self.scalars, tile, fields)
+        call = Call(
+            path, name, target, self.element, self.sizes, self.scalars, tile, fields, self.seed
+        )
         try:
             self.hardware = asdict(count(call))
         except UnsupportedError as e:
@@ -180,7 +188,7 @@ class Report:
     def _moved(self, ir: IR, sizes: dict[str, int]) -> int:
         from tilec.traffic import budget
 
-        arrays = self.kernel.deciding([ir], self.element, sizes)
+        arrays = self.kernel.deciding([ir], self.element, sizes, self.seed)
         return budget(ir, sizes, self.scalars, arrays).total
 
     # ---- showing

@@ -19,6 +19,7 @@ def traffic(
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
+    seed: options.Seed = 0,
     after: Annotated[
         str | None,
         typer.Option("--after", metavar="PASS", help="List the ops after this pass too."),
@@ -45,7 +46,7 @@ def traffic(
     The ceilings of this machine are measured at the first use, or by `tilec doctor --measure`.
     """
     options.check_plot(plot)
-    report = _report(file, size, dtype, set_, target, tile, schedule)
+    report = _report(file, size, dtype, set_, target, tile, schedule, seed)
     if measure:
         report.count()
         report.ask_hardware(file, options.integers("--tile", tile, 1), schedule)
@@ -68,6 +69,7 @@ def _report(
     target: str | None,
     tile: options.Strings,
     schedule: options.Strings,
+    seed: int,
 ) -> Report:
     from tilec import backend, ceilings
 
@@ -91,4 +93,4 @@ def _report(
         )
         kernel = options.load(file, target, tile, schedule)
     fields = None if tile else options.pairs("--schedule", schedule)
-    return Report(kernel, element, sizes, scalars, roof, fields, tuned)
+    return Report(kernel, element, sizes, scalars, roof, fields, tuned, seed)

@@ -128,22 +128,6 @@ def _covering(extents: Sequence[object], length: int) -> tuple[object, ...]:
     return tuple(n for n in numbers if n <= most)
 
 
-def shape(chosen: Choice, tiles: Kernel) -> Choice:
-    """The tile extents that schedule fields stand for: 64 rows per warpgroup, and the columns."""
-    fields = chosen.schedule
-    if chosen.tile or not {"warpgroups", "columns"} & set(fields):
-        return chosen
-    axes = tiled_axes(tiles)
-    streamed = {op.axis for op in walk(tiles.body) if isinstance(op, For)}
-    extents = {
-        "warpgroups": 64 * int(str(fields.get("warpgroups", 2))),
-        "columns": fields.get("columns", 128),
-    }
-    rows = max((a for a in axes if a not in streamed), key=lambda a: axes[a], default=None)
-    tile = {a: int(str(extents["columns"])) for a in axes if a in streamed and axes[a] > 1}
-    return Choice(tile | ({rows: int(str(extents["warpgroups"]))} if rows is not None else {}))
-
-
 def tiles_of(
     online: Kernel, fixed: Mapping[str, int], extents: Mapping[str, int], target: str
 ) -> Kernel:

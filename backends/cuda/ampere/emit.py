@@ -163,5 +163,5 @@ class _Kernel(Streaming):
                 out.add(f"float {name}[{padded(x.width) * held // 4}];")
                 out.add(f"clear({name});")
             else:
-                init = self.scope.operand(x.init, "row").real().text
+                init = self.scope.operand(x.init).real().text
                 out.add(f"float {name}[{held}]; ROWS {name}[r] = {init};")

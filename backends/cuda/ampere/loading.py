@@ -81,7 +81,7 @@ class Loading(Places):
 
     def again(self, x: Operand) -> str:
         """An index; where registers are dear, what is computed of it is computed at each copy."""
-        e = self.scope.operand(x, None)
+        e = self.scope.operand(x)
         return f"again({e.text})" if self.plan.tight and e.ctype == "int" else e.text
 
     def rows_of(self, t: Tile, row: int, others: list[tuple[int, Operand]]) -> str:
@@ -96,4 +96,4 @@ class Loading(Places):
         if self.scope.in_range(x, dim):
             return ""
         bound = self.scope.scalar_expression(dim).text
-        return f"(u64)(i64)({self.scope.operand(x, None).text}) < (u64){bound}"
+        return f"(u64)(i64)({self.scope.operand(x).text}) < (u64){bound}"

@@ -144,11 +144,6 @@ def elements(s: Structure) -> list[Load]:
     return [op for op in loads(s) if set(op.result.type.axes) == {s.row, s.stream}]
 
 
-def memory_bytes(s: Structure, schedule: Schedule) -> int:
-    """The shared memory of a schedule, in bytes."""
-    return max(r.offset + r.bytes * r.count for r in _memory(s, schedule).values())
-
-
 def _rings(s: Structure) -> tuple[tuple[Tile, ...], tuple[Tile, ...]]:
     """The streamed tiles that the first and that the second products read."""
     heads = {h.key.name for h in s.blocks[0].heads}

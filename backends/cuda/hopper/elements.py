@@ -18,9 +18,9 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
     loaded,
-    pointwise,
 )
 from tilec.backends.cuda.hopper.pieces import PIECE, Pieces
+from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.staging import Staged, share
 from tilec.backends.cuda.hopper.tiles import Tile
@@ -178,7 +178,7 @@ class Elements:
             return literal(x)
         if x == self.tile.axis:
             return Expression("own_spot", "int", POSITION)
-        return self.own[x] if x in self.own else self.scope.operand(x, None)
+        return self.own[x] if x in self.own else self.scope.operand(x)
 
     def row_of(self, op: Load) -> None:
         """Where the row begins in a tensor; null where it is out of range."""
@@ -337,7 +337,7 @@ class Elements:
             if x in known:
                 return known[x]
         if x not in self.defs:
-            return self.scope.operand(x, None)
+            return self.scope.operand(x)
         self.elements[x] = self.local(x)
         return self.elements[x]
 

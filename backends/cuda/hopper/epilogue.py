@@ -1,12 +1,10 @@
 """Emits what follows the loops: the ops on accumulators and row values, and the stores.
 
-An output of rows and features leaves through shared memory, as a bulk copy that clips what lies beyond the tensor, or
-straight from the registers.
+An output of rows and features leaves through shared memory, or straight from the registers; how, is for those who know where
+there is room.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Registers
@@ -17,23 +15,19 @@ from tilec.backends.cuda.hopper.expression import (
     Expression,
     cast,
     literal,
-    pointwise,
 )
-from tilec.backends.cuda.hopper.plan import Plan, padded
-from tilec.backends.cuda.hopper.schedule import ROWS
+from tilec.backends.cuda.hopper.plan import padded
+from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.dataflow import definitions, names_in
 from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
-
-if TYPE_CHECKING:
-    from tilec.backends.cuda.hopper.source import Parameter
 
 PLENTY = 64
 """The registers of an accumulator that leave enough for all that its elements are computed with."""
 
 
 class Epilogue:
-    """Emits the epilogue of a tile. How a tile leaves through shared memory is for those who know where there is room."""
+    """Emits the epilogue of a tile."""
 
     def __init__(self, scope: Scope, registers: Registers) -> None:
         self.scope, self.registers = scope, registers
@@ -92,14 +86,14 @@ class Epilogue:
         self.scope.used_pointers[op.tensor] = None
         terms: list[str] = []
         for k, x in enumerate(op.index):
-            text = where.get(str(x)) or self.scope.operand(x, "row").text
+            text = where.get(str(x)) or self.scope.operand(x).text
             terms.append(f"(i64){text} * {name}_stride{k}")
         return " + ".join(terms)
 
     def store_rows(self, op: Store) -> None:
         """A value per row: one of the four threads that share it writes."""
         dtype = self.scope.dtype(op.tensor)
-        value = self.scope.operand(op.value, "row").real()
+        value = self.scope.operand(op.value).real()
         text = {
             "f32": value.text,
             "f16": f"(u16)pack_f16({value.text}, 0.f)",
@@ -129,24 +123,16 @@ class Epilogue:
         if probe:
             self.out.add(f"u32 {probe} = 0;")
         for x in divisors:
-            text = self.scope.values[x].text
-            row = self.scope.axes(x) == (self.s.row,)
-            index = "[r]" if row else ""
-            self.out.add(
-                f"float {self.inverse(x)}[{self.held}]; ROWS {self.inverse(x)}[r] = reciprocal({text}{index});"
-            )
+            index = "[r]" if self.scope.axes(x) == (self.s.row,) else ""
+            value, name = f"{self.scope.values[x].text}{index}", self.inverse(x)
+            self.out.add(f"float {name}[{self.held}]; ROWS {name}[r] = reciprocal({value});")
         through = self.through(op, feature, width)
         if through:
             self.begin_copy()
         elif dtype != "f32":
             self.begin_rows(op, feature, width)
         if divisors:
-            tests = [
-                f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
-                for x in divisors
-                for k in (range(self.held) if self.scope.axes(x) else (0,))
-            ]
-            with self.out.block(f"if (__all_sync(FULL, {' & '.join(dict.fromkeys(tests))}))"):
+            with self.out.block(f"if (__all_sync(FULL, {self.regular(divisors)}))"):
                 self.tile_loop(op, feature, width, dtype, through, True, probe)
             with self.out.block("else"):
                 self.tile_loop(op, feature, width, dtype, through, False, probe)
@@ -158,6 +144,15 @@ class Epilogue:
             )
         if through:
             self.end_copy(op, feature, width)
+
+    def regular(self, divisors: list[str]) -> str:
+        """The test that none of a thread's divisors is 0 or extreme."""
+        tests = [
+            f"regular({self.scope.values[x].text}{f'[{k}]' if self.scope.axes(x) else ''})"
+            for x in divisors
+            for k in (range(self.held) if self.scope.axes(x) else (0,))
+        ]
+        return " & ".join(dict.fromkeys(tests))
 
     def inputs(self, x: Operand) -> set[str]:
         """What a value is computed from."""
@@ -178,10 +173,14 @@ class Epilogue:
             isinstance(op, Map)
             and op.fn == "div"
             and isinstance(op.args[1], str)
-            and len(self.scope.axes(op.args[1])) < 2
+            and self.per_row(op.args[1])
         ):
             out.append(op.args[1])
         return list(dict.fromkeys(out))
+
+    def per_row(self, x: str) -> bool:
+        """Whether a value is one for a row, or for all of them."""
+        return self.scope.axes(x) in ((), (self.s.row,))
 
     # ---- the loop over a tile
 
@@ -265,7 +264,7 @@ class Epilogue:
         if x == feature:
             return Expression("2 * (lane & 3)", "int", POSITION, 1)
         if x not in self.defs or len(self.scope.axes(x)) < 2 and feature not in self.scope.axes(x):
-            return self.scope.operand(x, "row")
+            return self.scope.operand(x)
         if x in values:
             return values[x]
         op = self.defs[x]
@@ -287,7 +286,7 @@ class Epilogue:
             raise Refused(f"{op.result.name} is no pointwise value")
         if op.fn == "div" and fast:
             y = op.args[1]
-            if isinstance(y, str) and len(self.scope.axes(y)) < 2:
+            if isinstance(y, str) and self.per_row(y):
                 return Expression(f"({args[0].real().text} * {self.inverse(y)}[r])", "float")
         return pointwise(op.fn, args, op.result.type.dtype)
 
@@ -346,109 +345,3 @@ class Epilogue:
             out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
             out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[b8][x];")
-
-
-class BulkEpilogue(Epilogue):
-    """Tiles leave as bulk copies. `maps` takes the maps of outputs."""
-
-    def __init__(
-        self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
-    ) -> None:
-        super().__init__(scope, registers)
-        self.plan, self.maps = plan, maps
-
-    def limit(self) -> str:
-        """The first row that is not of this tile, which may be shorter than its fragments, or not there at all."""
-        extent, rows = super().limit(), self.s.rows
-        return extent if rows % ROWS == 0 else f"least<int>({extent}, origin + {rows})"
-
-    def through(self, op: Store, feature: str, width: int) -> bool:
-        """Whether a tile leaves through shared memory."""
-        return self.plan.schedule.store == "tma" and self.scope.dtype(op.tensor) != "f32"
-
-    def begin_copy(self) -> None:
-        room = self.plan.rooms["out"]
-        out = self.out
-        out.add(
-            "if ((threadIdx.x & 127) == 0) copy_read_out();   // the copy before this one has left shared memory"
-        )
-        out.add("named_sync(8 + w, 128);")
-        out.add(
-            f"const u32 out_place = shared + {room.offset} + w * {room.bytes}, out_row = warp * 16 + (lane & 15);"
-        )
-        out.add(
-            "const u32 out_lane = out_place + out_row * 128 + ((((u32)lane >> 4) ^ (out_row & 7)) << 4);"
-        )
-
-    def matrices(self, dtype: str) -> None:
-        """16 columns, as four 8 x 8 matrices, into the swizzled tile."""
-        self.out.add(
-            f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {self.pairs(dtype)});"
-        )
-
-    def end_copy(self, op: Store, feature: str, width: int) -> None:
-        from tilec.backends.cuda.hopper.source import CopyMap, Parameter
-
-        out = self.out
-        slabs = width % 64 == 0 and len(op.index) < 5
-        name = f"{self.names.of(op.tensor)}_map"
-        if op.tensor not in self.maps:
-            name = self.names.fresh(name)
-            m = CopyMap(
-                op.tensor, op.index.index(feature), op.index.index(self.s.row), ROWS, width, slabs
-            )
-            self.maps[op.tensor] = Parameter("map", name, "const __grid_constant__ TensorMap", m)
-        rest = "".join(
-            f", (int){self.scope.operand(x, None).text}"
-            for x in op.index
-            if x not in (feature, self.s.row)
-        )
-        out.add("written_for_copies();")
-        out.add("named_sync(8 + w, 128);")
-        with out.block("if ((threadIdx.x & 127) == 0)"):
-            if slabs:
-                out.add(
-                    f"copy_out(&{name}, out_place, 0, origin + w * 64, 0{rest});{self.scope.comment(op)}"
-                )
-            else:
-                for k in range(-(-width // 64)):
-                    place = f"out_place + {k * ROWS * 128}, {64 * k}, origin + w * 64{rest}"
-                    out.add(f"copy_out(&{name}, {place});{self.scope.comment(op)}")
-            out.add("copy_commit();")
-
-    # ---- out of registers
-
-    def gathered(self, op: Store, feature: str, width: int) -> int:
-        """How many times 8 columns are at hand: rows leave 16 bytes at a time where they can, else 8. What is loaded needs
-        registers, too."""
-        if self.late(op.value, feature, width):
-            return 2
-        return 4 if width % 8 == 0 and padded(width) % 32 == 0 else 2
-
-    def begin_rows(self, op: Store, feature: str, width: int) -> None:
-        """Where this thread's rows are in memory."""
-        if width % 4:
-            raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
-        out, name = self.out, self.names.of(op.tensor)
-        eights = self.gathered(op, feature, width)
-        self.scope.paired[op.tensor] = op.index.index(feature), 2 * eights
-        offset = self.offset(op, {feature: "0", self.s.row: "row_i[r]"})
-        lane = "8 * (lane & 3)" if eights == 4 else "8 * (lane & 1) + 2 * (lane & 2)"
-        out.add(f"const int out_column = {lane};")
-        out.add(f"u16* out_row[{self.held}]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
-        limit = self.limit()
-        out.add(f"bool out_here[{self.held}]; ROWS out_here[r] = row_i[r] < {limit};")
-
-    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
-        """Of 16 or 32 columns a thread gathers 4 or 8 of a row first."""
-        out, eights = self.out, self.gathered(op, feature, width)
-        wide = 8 * eights
-        with out.block("ROWS"):
-            words = ", ".join(
-                f"pack_{dtype}(four[{k}][2 * r], four[{k}][2 * r + 1])" for k in range(eights)
-            )
-            out.add(f"u32 part[{eights}] = {{{words}}};")
-            out.add("gather_row(part);")
-            place = f"{wide} * b{wide}"
-            here = "out_here[r]" + (f" && {place} + out_column < {width}" if width % wide else "")
-            out.add(f"store_if({here}, out_row[r] + {place}, part);{self.scope.comment(op)}")

@@ -165,7 +165,7 @@ class BlockEmitter(Analysis):
                     f"scale({array}, {self.scope.values[str(f)].text});{self.scope.comment(op)}"
                 )
                 return
-            factor = self.scope.operand(f, None).real().text
+            factor = self.scope.operand(f).real().text
             name = self.names.fresh("factor")
             each = ", ".join([factor] * self.scope.held)
             self.out.add(
@@ -242,8 +242,8 @@ class BlockEmitter(Analysis):
         if not in_parts:
             if isinstance(y, str):
                 self.total(y)
-            return self.scope.operand(y, "row").real().text
-        text = self.scope.operand(y, "row").real().text
+            return self.scope.operand(y).real().text
+        text = self.scope.operand(y).real().text
         return text if y in self.partial else f"((lane & 3) ? 0.f : {text})"
 
     def wanted_partial(self, name: str) -> bool:

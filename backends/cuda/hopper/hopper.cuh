@@ -191,7 +191,7 @@ DEVICE float real_floor_div(float a, float b) {
   return q - down > 0.5f ? down + 1.f : down;
 }
 DEVICE i64 shift_left(i64 a, i64 n) { return n < 0 || n > 63 ? 0 : (i64)((u64)a << n); }
-DEVICE i64 shift_right(i64 a, i64 n) { return n < 0 ? 0 : a >> (n > 63 ? 63 : n); }
+DEVICE i64 shift_right(i64 a, i64 n) { return a >> (n < 0 || n > 63 ? 63 : n); }
 template<class T> DEVICE T repeated(T a, u32 n) {
   T out = T(1);
   for (; n; n >>= 1, a = a * a) if (n & 1) out = out * a;

@@ -241,7 +241,7 @@ class Loading(Dealing):
         spot = Expression("(window + lane + 32 * m)", "int", POSITION)
         with out.block(f"if ({read})" if read else ""):
             for x in labels:
-                at = [spot if y == self.s.stream else self.scope.operand(y, None) for y in x.index]
+                at = [spot if y == self.s.stream else self.scope.operand(y) for y in x.index]
                 out.add("#pragma unroll")
                 element = self.scope.load(x.load, at).text
                 out.add(f"for (int m = 0; m < {count}; m++) {self.held_label(x)}[m] = {element};")
@@ -295,7 +295,7 @@ class Loading(Dealing):
     def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
         """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""
         m = self.map(t, rows)
-        others = [self.scope.operand(x, None) for x in t.index if x not in (t.axis, t.feature)]
+        others = [self.scope.operand(x) for x in t.index if x not in (t.axis, t.feature)]
         rest = "".join(f", (int)({e.text})" for e in others)
         if m.map is not None and m.map.slabs:
             self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")

@@ -14,10 +14,9 @@ from tilec.backends.cuda.hopper.expression import (
     Expression,
     cast,
     literal,
-    pointwise,
-    quick_log,
-    same_quotient,
 )
+from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log, same_quotient
+from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.words import Words
 from tilec.backends.cuda.hopper.writer import Lines
@@ -26,6 +25,7 @@ from tilec.ir import (
     Cast,
     Load,
     Map,
+    Op,
     Operand,
     Reduce,
     operands,
@@ -52,12 +52,8 @@ class FragmentLoop:
         self.stored = {r.value: r.array for r in roots if r.what == "keep"}
         self.declared: set[str] = set()
         self.parts: dict[str, str] = {}
-        self.reach: dict[str, str] = {}
-        self.squares: dict[str, str] = {}
-        self.odd: dict[tuple[str, ...], tuple[str, str, str]] = {}
-        self.inverses: dict[str, str] = {}
         self.words = Words(self)
-        self.logarithms: dict[str, str] = {}
+        self.shortcuts = Shortcuts(self)
         self.mark = 0, 0
         self.inside: tuple[int, int] | None = None
 
@@ -65,18 +61,7 @@ class FragmentLoop:
         """The loop and what follows it: the ends of its reductions."""
         out, s = self.out, self.block.structure
         width = 2 * self.held  # elements in 8 columns
-        for r in self.roots:
-            self.settle(r.value)
-        sums = [r for r in self.roots if r.op is not None]
-        for r in sums:
-            assert r.op is not None
-            identity = IDENTITY[r.op.fn]
-            out.add(
-                f"float {self.part(r.op)}[4] = {{{', '.join([identity] * 4)}}};{self.scope.comment(r.op)}"
-            )
-        for r in self.roots:
-            if r.what == "keep" and r.array not in self.block.registers.heads:
-                out.add(f"float {r.array}[{width * s.columns // 8}];")
+        self.begin()
         packed = {
             r.value: self.names.fresh(self.names.of(r.value) + "_four")
             for r in self.roots
@@ -103,10 +88,23 @@ class FragmentLoop:
             for root in self.roots:
                 if root.what == "pack":
                     self.pack(root, packed[root.value])
-        for r in sums:
-            self.combine(r)
-        for value, array in self.stored.items():
-            self.block.arrays[value] = array
+        for r in self.roots:
+            if r.op is not None:
+                self.combine(r)
+        self.block.arrays.update(self.stored)
+
+    def begin(self) -> None:
+        """The parts of reductions and the arrays that the loop fills."""
+        out, size = self.out, 2 * self.held * self.block.structure.columns // 8
+        for r in self.roots:
+            self.settle(r.value)
+        for r in self.roots:
+            if r.op is not None:
+                parts = ", ".join([IDENTITY[r.op.fn]] * 4)
+                out.add(f"float {self.part(r.op)}[4] = {{{parts}}};{self.scope.comment(r.op)}")
+        for r in self.roots:
+            if r.what == "keep" and r.array not in self.block.registers.heads:
+                out.add(f"float {r.array}[{size}];")
 
     def pack(self, root: Root, packed: str) -> None:
         """Pairs of weights as words, or as a word in each part."""
@@ -226,7 +224,7 @@ class FragmentLoop:
             return self.scaled(x, f"{array}[{2 * self.held} * c + x]")
         axes = self.scope.axes(x)
         if s.stream not in axes:
-            return self.scope.operand(x, None)
+            return self.scope.operand(x)
         return self.computed(x)
 
     def computed(self, x: str) -> Expression:
@@ -238,59 +236,50 @@ class FragmentLoop:
         if bits is not None:
             self.locals[x] = bits
             return bits
-        match op:
-            case Map(fn="div") if self.constant(op.args[1]):
-                e = pointwise(
-                    "div", [self.value(y) for y in op.args], op.result.type.dtype, self.inverse
-                )
-            case Map(fn="pow", args=(y, n)) if self.is_whole_power(y, n):
-                e = self.whole_power(y, n)
-            case Map() if (bent := self.bent(x)) is not None:
-                e = self.small_tanh(*bent)
-            case Map(fn="tanh") if self.scale(op.args[0]) is not None:
-                e = self.scaled_tanh(op.args[0])
-            case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
-                text, factor = self.value(y).real().text, self.common_inverse(z)
-                e = Expression(f"({text} * {factor})", "float", product=(text, factor))
-            case Map(fn="select", args=(_, y, z)) if x in self.block.given:
-                bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
-                args = [bit, self.value(self.bare(x, y)), self.value(z)]
-                e = pointwise("select", args, op.result.type.dtype)
-            case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
-                e = same_quotient(*map(self.value, quotient))
-            case Map(fn="log" | "log2", args=(y,)):
-                e = quick_log(op.fn, self.value(self.bare(x, y)))
-            case Map():
-                args = [self.value(self.bare(x, y)) for y in op.args]
-                if op.fn == "select":
-                    e = self.selected(x, op, args)
-                else:
-                    e = pointwise(op.fn, args, op.result.type.dtype)
-            case Cast():
-                e = cast(self.value(op.x), op.to)
-            case Load() if (op.tensor, op.index) in self.scope.labels:
-                e = self.label(op)
-                self.locals[x] = e
-                return e
-            case Load():
-                index = [self.value(y) for y in op.index]
-                e = self.scope.load(op, index, self.place(op, index))
-            case _:
-                raise Refused(f"{x} is no pointwise value")
+        if isinstance(op, Load) and (op.tensor, op.index) in self.scope.labels:
+            self.locals[x] = self.label(op)
+            return self.locals[x]
+        e = self.expression(x, op)
         if e.step or (e.span is not None and self.words.hoists(e.span)):
             self.locals[x] = e
             return e
-        if x in self.block.factors:
-            name = self.names.fresh(self.names.of(x) + "_x")
-            self.declared.add(name)
-            self.out.add(f"const float {name} = {e.text};{self.scope.comment(op)}")
-            self.locals[x] = self.scaled(x, name)
-            return self.locals[x]
         name = self.names.fresh(self.names.of(x) + "_x")
         self.declared.add(name)
-        self.out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
-        self.locals[x] = Expression(name, e.kind, e.bits, product=e.product, line=e.line)
+        kept = x in self.block.factors
+        ctype = "float" if kept else e.ctype
+        self.out.add(f"const {ctype} {name} = {e.text};{self.scope.comment(op)}")
+        self.locals[x] = (
+            self.scaled(x, name)
+            if kept
+            else Expression(name, e.kind, e.bits, product=e.product, line=e.line)
+        )
         return self.locals[x]
+
+    def expression(self, x: str, op: Op) -> Expression:
+        """What an element is, from the elements of its operands."""
+        match op:
+            case Map() if (short := self.shortcuts.of(x, op)) is not None:
+                return short
+            case Map(fn="select", args=(_, y, z)) if x in self.block.given:
+                bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
+                args = [bit, self.value(self.bare(x, y)), self.value(z)]
+                return pointwise("select", args, op.result.type.dtype)
+            case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
+                return same_quotient(*map(self.value, quotient))
+            case Map(fn="log" | "log2", args=(y,)):
+                return quick_log(op.fn, self.value(self.bare(x, y)))
+            case Map():
+                args = [self.value(self.bare(x, y)) for y in op.args]
+                if op.fn == "select":
+                    return self.selected(x, op, args)
+                return pointwise(op.fn, args, op.result.type.dtype)
+            case Cast():
+                return cast(self.value(op.x), op.to)
+            case Load():
+                index = [self.value(y) for y in op.index]
+                return self.scope.load(op, index, self.place(op, index))
+            case _:
+                raise Refused(f"{x} is no pointwise value")
 
     def selected(self, x: str, op: Map, args: list[Expression]) -> Expression:
         """A selection; where its condition is a stretch of columns and others, of one value by each: the compiler then
@@ -317,140 +306,6 @@ class FragmentLoop:
         if span is None or not span.some or not self.words.hoists(span):
             return [condition]
         return [Expression(text, "bool") for text in (self.words.bit(span), *span.others)]
-
-    def is_whole_power(self, x: Operand, n: Operand) -> bool:
-        """Whether a power has a base that is the same along a row and a whole exponent, and may have an error of its own."""
-        if self.block.structure.precise or not self.block.is_fixed(x):
-            return False
-        e = self.value(n)
-        return e.kind == "int" and e.bits <= 31
-
-    def whole_power(self, x: Operand, n: Operand) -> Expression:
-        """x to the power n: 2 to the power n times the logarithm of |x|, which is taken once."""
-        base, count = self.value(x).real().text, self.value(n)
-        if base not in self.logarithms:
-            name = self.logarithms[base] = self.names.fresh("logarithm")
-            each = f"{name}[{self.held}]; ROWS {name}[r]" if "[r]" in base else name
-            self.before(f"float {each} = finite(log2f(fabsf({base})));")
-        logarithm = self.logarithms[base] + ("[r]" if "[r]" in base else "")
-        args = [count.real(), Expression(logarithm, "float")]
-        exponent = pointwise("mul", args, "f32").text
-        return Expression(f"whole_power({base}, {exponent}, {count.whole().text})", "float")
-
-    def bent(self, x: str) -> tuple[Operand, list[str], list[str]] | None:
-        """A tanh for common arguments, times factors: what it is of, the factors inside and outside."""
-        if not self.block.rough:
-            return None
-        base, outside = self.factored(x)
-        op = self.block.defs.get(str(base))
-        if not isinstance(op, Map) or op.fn != "tanh" or not self.block.is_short(op):
-            return None
-        inner, inside = self.factored(op.args[0])
-        return inner, inside, outside
-
-    def factored(self, x: Operand) -> tuple[Operand, list[str]]:
-        """An element as another one times factors that do not change along a row."""
-        op = self.block.defs.get(x) if isinstance(x, str) else None
-        if op is None or x in self.block.arrays or x in self.locals:
-            return x, []
-        match op:
-            case Map(fn="mul", args=args) if self.block.is_fragment(op):
-                for y, z in (args, args[::-1]):
-                    if self.steady(z):
-                        base, factors = self.factored(y)
-                        return base, [*factors, self.value(z).real().text]
-            case Map(fn="div", args=(y, z)) if self.block.is_fragment(op) and self.steady(z):
-                if self.constant(z) or self.block.rough:
-                    base, factors = self.factored(y)
-                    constant = self.constant(z)
-                    inverse = self.inverse(self.value(z)) if constant else self.common_inverse(z)
-                    return base, [*factors, inverse]
-            case _:
-                pass
-        return x, []
-
-    def steady(self, x: Operand) -> bool:
-        """Whether an operand is a number that does not change along a row."""
-        return isinstance(x, (int, float)) or self.block.is_fixed(x)
-
-    def small_tanh(self, x: Operand, inside: list[str], outside: list[str]) -> Expression:
-        """outside · tanh(inside · x) as x times a polynomial in x², whose coefficients hold the factors."""
-        e = self.value(x).real().text
-        key = (e, *inside, "of", *outside)
-        if e not in self.reach:
-            self.reach[e] = self.names.fresh("reach")
-            self.before(f"float {self.reach[e]} = 0.f;")
-            square = self.names.fresh("square")
-            self.declared.add(square)
-            self.out.add(f"const float {square} = {e} * {e};")
-            self.out.add(f"{self.reach[e]} = fmaxf({self.reach[e]}, {square});")
-            self.squares[e] = square
-        if key not in self.odd:
-            self.odd[key] = self.coefficients(self.reach[e], inside, outside)
-        a, b, c = self.odd[key]
-        factor = self.names.fresh("factor")
-        self.declared.add(factor)
-        square = self.squares[e]
-        self.out.add(f"const float {factor} = fmaf(fmaf({c}, {square}, {b}), {square}, {a});")
-        return Expression(f"({e} * {factor})", "float", product=(e, factor))
-
-    def scale(self, x: Operand) -> tuple[Operand, float] | None:
-        """An element as another one times a literal that is not extreme; None where it is none."""
-        op = self.block.defs.get(x) if isinstance(x, str) else None
-        if op is None or x in self.block.arrays or x in self.locals or not isinstance(op, Map):
-            return None
-        match op:
-            case Map(fn="mul", args=(y, float() | int() as c) | (float() | int() as c, y)):
-                c = float(c)
-            case Map(fn="div", args=(y, float() | int() as c)) if c:
-                c = 1.0 / c
-            case _:
-                return None
-        base, more = self.scale(y) or (y, 1.0)
-        return (base, c * more) if 1e-30 < abs(c * more) < 1e30 else None
-
-    def scaled_tanh(self, x: Operand) -> Expression:
-        """tanh of an element times a literal: one product."""
-        found = self.scale(x)
-        assert found is not None
-        base, c = found
-        text, factor = self.value(base).real().text, literal(2.0 * math.log2(math.e) * c).text
-        return Expression(f"tanh_scaled({text}, {factor})", "float")
-
-    def coefficients(
-        self, reach: str, inside: list[str], outside: list[str]
-    ) -> tuple[str, str, str]:
-        """The polynomial's coefficients; the greatest square is tested, for all columns at once."""
-        rows = any("[r]" in f for f in (*inside, *outside))
-        size, each, at = (f"[{self.held}]", "ROWS ", "[r]") if rows else ("", "", "")
-
-        def variable(name: str, text: str) -> str:
-            name = self.names.fresh(name)
-            self.before(f"float {name}{size}; {each}{name}{at} = {text};")
-            return name
-
-        inner = variable("inner", " * ".join(inside) or "1.f")
-        outer = variable("outer", " * ".join(outside) or "1.f")
-        a = variable("odd", f"{outer}{at} * {inner}{at}")
-        b = variable("odd", f"TANH_3 * {a}{at} * {inner}{at} * {inner}{at}")
-        c = variable("odd", f"TANH_5 / TANH_3 * {b}{at} * {inner}{at} * {inner}{at}")
-        for k in [f"[{r}]" for r in range(self.held)] if rows else [""]:
-            square = f"{reach} * {inner}{k} * {inner}{k}"
-            self.block.conditions.append(f"({square} <= tanh_reach({outer}{k}))")
-        return f"{a}{at}", f"{b}{at}", f"{c}{at}"
-
-    def common_inverse(self, x: Operand) -> str:
-        """1 / x of what does not change along the columns, where that is neither 0 nor extreme."""
-        y = self.value(x).real().text
-        if y not in self.inverses:
-            name = self.inverses[y] = self.names.fresh("inverse")
-            rows = "[r]" in y
-            self.before(
-                f"float {name}{f'[{self.held}]; ROWS {name}[r]' if rows else ''} = reciprocal({y});"
-            )
-            for k in range(self.held) if rows else (0,):
-                self.block.conditions.append(f"regular({y.replace('[r]', f'[{k}]')})")
-        return self.inverses[y] + ("[r]" if "[r]" in y else "")
 
     def place(self, op: Load, index: list[Expression]) -> str | None:
         """An element by a pointer that is computed before the loop; None where its index is computed in it."""
@@ -526,11 +381,3 @@ class FragmentLoop:
             return Expression(text, "float")
         factor = literal(c).text
         return Expression(f"({text} * {factor})", "float", product=(text, factor))
-
-    def constant(self, x: Operand) -> bool:
-        """Whether an operand is a literal other than 0."""
-        return isinstance(x, (int, float)) and x != 0
-
-    def inverse(self, e: Expression) -> str:
-        """1 / e, folded when it is compiled."""
-        return f"(1.f / {e.text})"

@@ -100,7 +100,8 @@ def make(s: Structure, schedule: Schedule) -> Plan:
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
         )
     most = schedule.shared
-    brought, ahead, window = labels(s), *(((), 0) if s.chosen else _staged(s))
+    brought = labels(s)
+    ahead, window = ((), 0) if s.chosen else _staged(s)
     if ahead and len(labelled(s)) < len(s.blocks):
         brought = ()  # a window that is staged has none or all
 

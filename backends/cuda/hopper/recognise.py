@@ -66,7 +66,6 @@ class _Recogniser:
                 raise Refused("it computes tiles between its loops")
         prologue = list(self.grid.body[:first])
         prologue += [op for op in between if not isinstance(op, For)]
-        known = {v.name for op in prologue for v in op.results}
         if any(
             x in {v.name for f in self.loops for v in f.results}
             for op in prologue
@@ -92,7 +91,7 @@ class _Recogniser:
             blocks = joined(blocks)
         self.check_size(blocks)
         epilogue = self.grid.body[last + 1 :]
-        self.check_epilogue(epilogue, known)
+        self.check_epilogue(epilogue)
         kept = self.kept(prologue, blocks, epilogue)
         return Structure(
             self.kernel,
@@ -343,7 +342,8 @@ class _Recogniser:
         if op.fn not in ("min", "max", "any", "all") or op.result.type.axes:
             raise Refused(f"{op.result.name} is a {op.fn} over rows")
 
-    def check_epilogue(self, body: Body, known: set[str]) -> None:
+    def check_epilogue(self, body: Body) -> None:
+        """What follows the loops: pointwise values of at most two axes, and stores."""
         for op in body:
             if isinstance(op, Store):
                 continue

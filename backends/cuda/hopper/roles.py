@@ -171,7 +171,7 @@ class Places:
     def within(self, x: Operand | None) -> str:
         """A position of the streamed axis, none beyond its end: data may say that a loop begins far behind it."""
         extent = self.scope.extent(self.s.stream).text
-        return extent if x is None else f"least<i64>({self.scope.operand(x, None).text}, {extent})"
+        return extent if x is None else f"least<i64>({self.scope.operand(x).text}, {extent})"
 
     def bound_roots(self) -> set[str]:
         """What the bounds of the loops depend on."""
@@ -185,9 +185,7 @@ class Places:
         """The blocks that windows of a loop may take, by number, and the test that leads to each."""
         for n, b in enumerate(self.s.blocks):
             for choice in (c for number, c in b.choices if number == k):
-                tests = [
-                    f"{'' if yes else '!'}{self.scope.operand(x, None).text}" for x, yes in choice
-                ]
+                tests = [f"{'' if yes else '!'}{self.scope.operand(x).text}" for x, yes in choice]
                 yield n, " && ".join(tests) or "true"
 
     @property

@@ -11,9 +11,9 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
     loaded,
-    pointwise,
 )
 from tilec.backends.cuda.hopper.labels import Label
+from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.writer import Lines, Names
 from tilec.dtypes import DType
@@ -64,8 +64,7 @@ class Scope:
         for d in self.kernel.dims:
             self.values[d] = Expression(names.of(d), "int", POSITION)
         for a in self.kernel.arguments.values():
-            kind = {"int": "int", "float": "float", "bool": "bool"}[a.type]
-            self.values[a.name] = Expression(names.of(a.name), kind)  # type: ignore[arg-type]
+            self.values[a.name] = Expression(names.of(a.name), a.type)
 
     def axes(self, x: Operand) -> tuple[str, ...]:
         """The axes of an operand here."""
@@ -108,33 +107,31 @@ class Scope:
         axes = op.result.type.axes
         name = self.names.of(op.result.name)
         if axes == ():
-            e = self.value(op, None)
+            e = self.value(op)
             self.values[op.result.name] = Expression(name, e.kind, e.bits)
             self.out.add(f"const {e.ctype} {name} = {e.text};{self.comment(op)}")
             return
         if axes != (self.structure.row,):
             raise Refused(f"{op.result.name} is no row value")
-        e = self.value(op, "row")
+        e = self.value(op)
         self.values[op.result.name] = Expression(name, e.kind, e.bits)
         self.out.add(f"{e.ctype} {name}[{self.held}]; ROWS {name}[r] = {e.text};{self.comment(op)}")
 
-    def value(self, op: Op, where: str | None) -> Expression:
-        """The expression of an op. `where`: None for a scalar, `row` inside ROWS."""
+    def value(self, op: Op) -> Expression:
+        """The expression of an op: of a scalar, or of a row value inside ROWS."""
         match op:
             case Map():
-                return pointwise(
-                    op.fn, [self.operand(x, where) for x in op.args], op.result.type.dtype
-                )
+                return pointwise(op.fn, [self.operand(x) for x in op.args], op.result.type.dtype)
             case Cast():
-                return cast(self.operand(op.x, where), op.to)
+                return cast(self.operand(op.x), op.to)
             case Load():
-                return self.load(op, [self.operand(x, where) for x in op.index])
+                return self.load(op, [self.operand(x) for x in op.index])
             case Edge():
                 return self.edge(op)
             case _:
                 raise Refused(f"a {op.word} is no pointwise op")
 
-    def operand(self, x: Operand, where: str | None) -> Expression:
+    def operand(self, x: Operand) -> Expression:
         """An operand of a scalar or a row value."""
         if not isinstance(x, str):
             return literal(x)
@@ -188,7 +185,7 @@ class Scope:
             return Expression("row", "int", POSITION)
         op = defs.get(x) if isinstance(x, str) else None
         if op is None or not op.result.type.axes:
-            return self.operand(x, None)
+            return self.operand(x)
         args = [self.at_row(y, defs) for y in operands(op)]
         match op:
             case Map():

@@ -40,11 +40,6 @@ def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     return sections(s, most)(sizes)
 
 
-def reach(s: Structure, sizes: Mapping[str, Number]) -> int:
-    """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
-    return sections(s, 1).reach(sizes)
-
-
 def sections(s: Structure, most: int) -> Sections:
     """The sections of a kernel's calls."""
     extents = s.kernel.extents
@@ -167,7 +162,7 @@ class Sections:
         return max(1, round(heads * positions * self.each / max(1, held)))
 
     def reach(self, sizes: Mapping[str, Number]) -> int:
-        """As the function."""
+        """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
         positions, rows = (int(x(sizes)) for x in self._lengths)
         if not self.starts:
             return positions

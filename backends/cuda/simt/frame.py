@@ -10,10 +10,10 @@ from tilec.backends.cuda.simt.functions import Val, kind_for
 from tilec.backends.cuda.simt.matrix import Matrices
 from tilec.backends.cuda.simt.memory import Tile
 from tilec.backends.cuda.simt.memory import tile as new_tile
-from tilec.backends.cuda.simt.plan import names_in
 from tilec.backends.cuda.simt.stages import Stages
 from tilec.backends.cuda.simt.values import Evaluator, Point, Window
 from tilec.backends.cuda.simt.writer import Names, Writer
+from tilec.dataflow import needed, uses
 from tilec.dtypes import DType
 from tilec.errors import UnsupportedError
 from tilec.ieee import Facts
@@ -64,7 +64,7 @@ class Frame:
         self.matrices = Matrices(kernel, grid, facts.defs)
         self.stages = Stages(self.ev, self.threads, self.scratch, self.matrices)
         self.tiles: list[Tile] = []
-        self.uses = uses(kernel)
+        self.uses = uses(kernel.body)
         self.name = self.names.fresh(f"{self.names.of(kernel.name)}_{number}")
 
     def windows(self) -> None:
@@ -95,14 +95,8 @@ class Frame:
 
     def prologue(self) -> None:
         """The scalars of the program outside its grids that this one needs."""
-        wanted = names_in([self.grid])
         outside = [op for op in self.kernel.body if not isinstance(op, (Grid, Buffer))]
-        needed: list[Op] = []
-        for op in reversed(outside):
-            if any(v.name in wanted for v in op.results):
-                needed.append(op)
-                wanted |= names_in([op])
-        for op in reversed(needed):
+        for op in needed(outside, uses([self.grid])):
             self.scalar(op)
 
     def scalar(self, op: Op) -> None:
@@ -197,16 +191,6 @@ class Frame:
             and (name in self.ev.facts.absent) == tile.marked
             and not isinstance(self.ev.defs[name], Load)
         )
-
-
-def uses(kernel: Kernel) -> dict[str, int]:
-    """How often each name is an operand."""
-    out: dict[str, int] = {}
-    for op in walk(kernel.body):
-        for x in operands(op):
-            if isinstance(x, str):
-                out[x] = out.get(x, 0) + 1
-    return out
 
 
 def threads_for(kernel: Kernel, grid: Grid) -> int:

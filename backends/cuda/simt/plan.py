@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tilec.dataflow import needed
 from tilec.ir import (
-    Body,
     Cast,
     Contract,
     Edge,
@@ -22,7 +22,6 @@ from tilec.ir import (
     Reduce,
     Store,
     operands,
-    walk,
 )
 
 Axes = tuple[str, ...]
@@ -72,24 +71,6 @@ class Segment:
     factors: set[str]
 
 
-def names_in(ops: Iterable[Op]) -> set[str]:
-    """Every name that ops and the ops in their regions use."""
-    return {x for op in walk(ops) for x in operands(op) if isinstance(x, str)}
-
-
-def split(body: Body, control: tuple[type[Op], ...]) -> list[tuple[list[Op], Op | None]]:
-    """The straight-line stretches of a body, each with the control op that ends it."""
-    out: list[tuple[list[Op], Op | None]] = []
-    run: list[Op] = []
-    for op in body:
-        if isinstance(op, control):
-            out.append((run, op))
-            run = []
-        else:
-            run.append(op)
-    return [*out, (run, None)]
-
-
 class Planner:
     """Plans one segment. `axes` gives the axes of an operand; `escaping` are the names that later parts read, `yielded`
     those among them that the region gives."""
@@ -102,7 +83,7 @@ class Planner:
         axes: Callable[[Operand], Axes],
     ) -> None:
         self.escaping, self.yielded, self.axes = escaping, yielded, axes
-        self.ops = _live(ops, escaping)
+        self.ops = needed(ops, escaping)
         self.defs = {v.name: op for op in self.ops for v in op.results}
         self.users: dict[str, list[Op]] = {name: [] for name in self.defs}
         for op in self.ops:
@@ -309,16 +290,6 @@ class Planner:
             if stage.root is not None:
                 factors |= {x for x in self.leaves((stage.root.x, stage.root.y)) if x in self.home}
         return plain | factors, factors - plain
-
-
-def _live(ops: Sequence[Op], escaping: set[str]) -> list[Op]:
-    wanted = set(escaping)
-    out: list[Op] = []
-    for op in reversed(ops):
-        if isinstance(op, Store) or any(v.name in wanted for v in op.results):
-            out.append(op)
-            wanted.update(x for x in operands(op) if isinstance(x, str))
-    return out[::-1]
 
 
 def union(parts: Iterable[Axes]) -> Axes:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from tilec.backends.cuda.simt.frame import Frame, Place, Variable
 from tilec.backends.cuda.simt.functions import Val, convert
 from tilec.backends.cuda.simt.memory import Tile
-from tilec.backends.cuda.simt.plan import Planner, Segment, names_in, split
+from tilec.backends.cuda.simt.plan import Planner, Segment
 from tilec.backends.cuda.simt.values import Point, Window
+from tilec.dataflow import stretches, uses
 from tilec.errors import UnsupportedError
 from tilec.ir import Body, For, If, Op, Operand, Yield, operands, walk
 
@@ -21,13 +22,13 @@ class Regions(Frame):
         ends: Sequence[Operand] = ()
         if body and isinstance(body[-1], Yield):
             ends, body = body[-1].values, body[:-1]
-        parts = split(body, (For, If))
+        parts = stretches(body, (For, If))
         for n, (run, control) in enumerate(parts):
             later: list[Op] = [] if control is None else [control]
             for ops, op in parts[n + 1 :]:
                 later += ops if op is None else [*ops, op]
             targets = self.targets(ends, out) if control is None else {}
-            self.segment(run, names_in(later), ends, targets)
+            self.segment(run, set(uses(later)), ends, targets)
             places = (
                 self.control_targets(control, ends, out, later[1:]) if control is not None else {}
             )

@@ -103,21 +103,8 @@ class Stages(TensorCores):
         w, n = self.w, self.index
         kept = tuple(a for a in stage.domain if a not in stage.over)
         outputs, inner = self.total(kept), self.total(stage.over)
-        parts = 1
-        while parts < WARP and 2 * parts * outputs <= self.threads and 2 * parts <= inner:
-            parts *= 2
-        partial = (
-            [
-                self.scratch(
-                    self.names.fresh(self.names.of(r.result.name) + "_part"),
-                    kind_for(r.result.type.dtype),
-                    {"": outputs * parts},
-                )
-                for r in stage.reduces
-            ]
-            if parts > 1
-            else []
-        )
+        parts = self.parts_of(outputs, inner)
+        partial = [self.parts(r, outputs * parts) for r in stage.reduces if parts > 1]
         totals = [self.names.with_suffix(r.result.name, "_sum") for r in stage.reduces]
         with self.ev.scope("each_thread"):
             share = self.part
@@ -146,6 +133,18 @@ class Stages(TensorCores):
         if parts > 1:
             self.sync()
             self.combine(stage, kept, parts, partial)
+
+    def parts_of(self, outputs: int, inner: int) -> int:
+        """How many threads add up one result."""
+        parts = 1
+        while parts < WARP and 2 * parts * outputs <= self.threads and 2 * parts <= inner:
+            parts *= 2
+        return parts
+
+    def parts(self, op: Reduce, number: int) -> Tile:
+        """The place of what the threads have of a reduction's results."""
+        name = self.names.fresh(self.names.of(op.result.name) + "_part")
+        return self.scratch(name, kind_for(op.result.type.dtype), {"": number})
 
     def accumulate(self, stage: Stage, totals: Sequence[str], p: Point) -> None:
         for r, t in zip(stage.reduces, totals, strict=True):

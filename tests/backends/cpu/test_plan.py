@@ -8,10 +8,11 @@ from tests.backends.cpu.lowering import kernel
 from tests.backends.cpu.test_lower import ATTENTION
 from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import PROCESSORS, Machine
-from tilec.backends.cpu.plan import Planner, Segment, names_in
+from tilec.backends.cpu.plan import Planner, Segment
 from tilec.backends.cpu.registers import row_tiles, rows_for, spread_for
 from tilec.backends.cpu.task import grows
 from tilec.backends.cpu.trim import Bound, bounds
+from tilec.dataflow import uses
 from tilec.ir import For, Grid, Kernel, Map, Op, Operand, Yield
 
 
@@ -34,7 +35,7 @@ def is_free(k: Kernel, x: Operand) -> bool:
 
 def straight(loop: For) -> tuple[list[Op], set[str]]:
     ops = [op for op in loop.body if not isinstance(op, Yield)]
-    return ops, names_in([loop.body[-1]])
+    return ops, set(uses([loop.body[-1]]))
 
 
 def planned(text: str) -> Segment:

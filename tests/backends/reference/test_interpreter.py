@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.kernels import LENGTHS, LEVELS, TILED
-from tilec.backends.reference import machine
+from tilec.backends.reference import together as tiles
 from tilec.backends.reference.functions import philox
 from tilec.backends.reference.interpreter import run
 from tilec.errors import CompilerBug
@@ -71,11 +71,11 @@ def test_tiles_that_run_together_give_the_same(monkeypatch: pytest.MonkeyPatch) 
     arrays["V"][1, 2, 3] = NAN
     (kernel,) = read(TILED)
     together = run(kernel, arrays)
-    monkeypatch.setattr(machine, "TOGETHER", 1)
+    monkeypatch.setattr(tiles, "ROOM", 1)
     one_by_one = run(kernel, arrays)
     np.testing.assert_allclose(together.outputs["O"], one_by_one.outputs["O"], rtol=1e-12)
     assert together.traffic == one_by_one.traffic
-    monkeypatch.setattr(machine, "TOGETHER", 1500)
+    monkeypatch.setattr(tiles, "ROOM", 1500)
     assert run(kernel, arrays).traffic == one_by_one.traffic
 
 
@@ -136,7 +136,8 @@ INTEGERS = [
     ("floordiv", [-7, 7, 7, 5], [2, -2, 0, 5], [-4, -4, 0, 1]),
     ("mod", [-7, 7, 7, 5], [2, -2, 0, 5], [1, -1, 0, 0]),
     ("shl", [3] * 6, SHIFTS, [3, 6, -(2**63), 0, 0, 0]),
-    ("shr", [-3] * 6, SHIFTS, [-3, -2, -1, -1, 0, -1]),
+    ("shr", [-3] * 6, SHIFTS, [-3, -2, -1, -1, -1, -1]),
+    ("shr", [3] * 6, SHIFTS, [3, 1, 0, 0, 0, 0]),
     ("bitxor", [6, -1], [3, 1], [5, -2]),
     ("add", [2**62], [2**61], [2**62 + 2**61]),
 ]

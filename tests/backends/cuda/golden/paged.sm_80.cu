@@ -119,25 +119,31 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
   };
   const auto copy_k = [&](int position, int stage) {
     const int crew = warp;
+    u64 k_1_rows[1];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
+#pragma unroll
+    for (int turn = 0; turn < 1; turn++) {
+      const int first_line = (crew * 1 + turn) * 16;
+      const int own_spot = position + first_line + lane;   // j
+      const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+      const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+      const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+      const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+      const u64 k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
+      k_1_rows[turn] = k_1_row;
+    }
     {
       const u32 tile_place = shared + 8192 + stage * 8192;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
       if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
         const int piece = lane & 7;
-#pragma unroll 1
-        for (int first_line = crew * 16; first_line < 64; first_line += 64) {
-          const int own_spot = position + first_line + lane;   // j
-          const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-          const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-          const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-          const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-          const u16* const k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-          {
+        const u64 along = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-            for (int step = 0; step < 4; step++) {
-              const int source = step * 4 + lane / 8, line = first_line + source;
-              const u16* const k_1_row_here = (const u16*)__shfl_sync(FULL, (u64)k_1_row, source);
-              if (line < 64) copy_piece(piece_place<64>(tile_place, line, piece), k_1_row_here && (8 * piece) < 64 ? k_1_row_here + (8 * piece) : nullptr, K);
-            }
+        for (int turn = 0; turn < 1; turn++) {
+          const int first_line = (crew * 1 + turn) * 16;
+#pragma unroll
+          for (int step = 0; step < 4; step++) {
+            const int source = step * 4 + lane / 8, line = first_line + source;
+            const u64 k_1_here = __shfl_sync(FULL, k_1_rows[turn], source);
+            if (line < 64) copy_piece(piece_place<64>(tile_place, line, piece), k_1_here + along);
           }
         }
         pieces_copied();
@@ -180,25 +186,31 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
   };
   const auto copy_v = [&](int position, int stage) {
     const int crew = warp;
+    u64 v_1_rows[1];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
+#pragma unroll
+    for (int turn = 0; turn < 1; turn++) {
+      const int first_line = (crew * 1 + turn) * 16;
+      const int own_spot = position + first_line + lane;   // j
+      const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
+      const int t_49_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+      const int page_2_own__ = ((u64)(i64)(t_49_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+      const int t_50_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+      const u64 v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_50_own__) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_50_own__) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
+      v_1_rows[turn] = v_1_row;
+    }
     {
       const u32 tile_place = shared + 24576 + stage * 8192;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
       if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
         const int piece = lane & 7;
-#pragma unroll 1
-        for (int first_line = crew * 16; first_line < 64; first_line += 64) {
-          const int own_spot = position + first_line + lane;   // j
-          const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-          const int t_49_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-          const int page_2_own__ = ((u64)(i64)(t_49_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-          const int t_50_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-          const u16* const v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_50_own__) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_50_own__) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-          {
+        const u64 along_ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-            for (int step = 0; step < 4; step++) {
-              const int source = step * 4 + lane / 8, line = first_line + source;
-              const u16* const v_1_row_here = (const u16*)__shfl_sync(FULL, (u64)v_1_row, source);
-              if (line < 64) copy_piece(piece_place<64>(tile_place, line, piece), v_1_row_here && (8 * piece) < 64 ? v_1_row_here + (8 * piece) : nullptr, V);
-            }
+        for (int turn = 0; turn < 1; turn++) {
+          const int first_line = (crew * 1 + turn) * 16;
+#pragma unroll
+          for (int step = 0; step < 4; step++) {
+            const int source = step * 4 + lane / 8, line = first_line + source;
+            const u64 v_1_here = __shfl_sync(FULL, v_1_rows[turn], source);
+            if (line < 64) copy_piece(piece_place<64>(tile_place, line, piece), v_1_here + along_);
           }
         }
         pieces_copied();

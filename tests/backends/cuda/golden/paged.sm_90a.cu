@@ -170,47 +170,65 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
 #pragma unroll 1
         for (int n = 0; n < windows_0; n++) {
           const int window = start_0 + n * 128;
+          u64 k_1_rows[2];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
+#pragma unroll
+          for (int turn = 0; turn < 2; turn++) {
+            const int first_line = (crew * 2 + turn) * 24;
+            const int own_spot = window + first_line + lane;   // j
+            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
+            const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+            const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+            const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+            const u64 k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
+            k_1_rows[turn] = k_1_row;
+          }
+          u64 v_1_rows[2];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
+#pragma unroll
+          for (int turn = 0; turn < 2; turn++) {
+            const int first_line = (crew * 2 + turn) * 24;
+            const int own_spot = window + first_line + lane;   // j
+            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
+            const int t_49_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+            const int page_2_own_ = ((u64)(i64)(t_49_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+            const int t_50_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+            const u64 v_1_row = own_inside && (u64)(i64)(page_2_own_) < (u64)NP && (u64)(i64)(t_50_own_) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own_) * V_stride0 + (i64)(t_50_own_) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
+            v_1_rows[turn] = v_1_row;
+          }
           {
             wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
             {
               const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
               if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
                 const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-                  {
+                const u64 along = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const u16* const k_1_row_here = (const u16*)__shfl_sync(FULL, (u64)k_1_row, source);
-                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_row_here && (8 * piece) < 64 ? k_1_row_here + (8 * piece) : nullptr, K);
-                    }
+                for (int turn = 0; turn < 2; turn++) {
+                  const int first_line = (crew * 2 + turn) * 24;
+#pragma unroll
+                  for (int step = 0; step < 6; step++) {
+                    const int source = step * 4 + lane / 8, line = first_line + source;
+                    const u64 k_1_here = __shfl_sync(FULL, k_1_rows[turn], source);
+                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_here + along);
                   }
                 }
-                pieces_copied();
+                copies_arrive(shared + 213024 + 8 * k_next.stage);
               } else {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own_ = ((u64)(i64)(t_49_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const int t_49_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own__ = ((u64)(i64)(t_49_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
                       const int source = step * 4 + lane / 8, line = first_line + source;
                       const int spot = window + line;
                       const bool inside = spot < ((i64)P * MP);
-                      const int page_2_here = __shfl_sync(FULL, page_2_own_, source);
-                      const int t_50_here = __shfl_sync(FULL, t_50_own_, source);
+                      const int page_2_here = __shfl_sync(FULL, page_2_own__, source);
+                      const int t_50_here = __shfl_sync(FULL, t_50_own__, source);
 #pragma unroll 1
                       for (int word = 0; word < 4; word++) {
                         float k_1_two[2];
@@ -242,24 +260,18 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
               const u32 tile_place = shared + 114688 + v_next.stage * 16384;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
               if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
                 const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own__ = ((u64)(i64)(t_49_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_50_own__) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_50_own__) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-                  {
+                const u64 along_ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const u16* const v_1_row_here = (const u16*)__shfl_sync(FULL, (u64)v_1_row, source);
-                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_row_here && (8 * piece) < 64 ? v_1_row_here + (8 * piece) : nullptr, V);
-                    }
+                for (int turn = 0; turn < 2; turn++) {
+                  const int first_line = (crew * 2 + turn) * 24;
+#pragma unroll
+                  for (int step = 0; step < 6; step++) {
+                    const int source = step * 4 + lane / 8, line = first_line + source;
+                    const u64 v_1_here = __shfl_sync(FULL, v_1_rows[turn], source);
+                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_here + along_);
                   }
                 }
-                pieces_copied();
+                copies_arrive(shared + 213120 + 8 * v_next.stage);
               } else {
                 const int piece = lane & 7;
 #pragma unroll 1
@@ -306,47 +318,65 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
 #pragma unroll 1
         for (int n = 0; n < windows_1; n++) {
           const int window = start_1 + n * 128;
+          u64 k_1_rows_[2];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
+#pragma unroll
+          for (int turn = 0; turn < 2; turn++) {
+            const int first_line = (crew * 2 + turn) * 24;
+            const int own_spot = window + first_line + lane;   // j
+            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
+            const int t_49_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+            const int page_2_own____ = ((u64)(i64)(t_49_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+            const int t_50_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+            const u64 k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_50_own____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_50_own____) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
+            k_1_rows_[turn] = k_1_row_;
+          }
+          u64 v_1_rows_[2];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
+#pragma unroll
+          for (int turn = 0; turn < 2; turn++) {
+            const int first_line = (crew * 2 + turn) * 24;
+            const int own_spot = window + first_line + lane;   // j
+            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
+            const int t_49_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+            const int page_2_own_____ = ((u64)(i64)(t_49_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+            const int t_50_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+            const u64 v_1_row_ = own_inside && (u64)(i64)(page_2_own_____) < (u64)NP && (u64)(i64)(t_50_own_____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own_____) * V_stride0 + (i64)(t_50_own_____) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
+            v_1_rows_[turn] = v_1_row_;
+          }
           {
             wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
             {
               const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
               if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
                 const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own____ = ((u64)(i64)(t_49_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_50_own____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_50_own____) * K_stride1 + (i64)(t_3) * K_stride2) : nullptr;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-                  {
+                const u64 along__ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const u16* const k_1_row__here = (const u16*)__shfl_sync(FULL, (u64)k_1_row_, source);
-                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_row__here && (8 * piece) < 64 ? k_1_row__here + (8 * piece) : nullptr, K);
-                    }
+                for (int turn = 0; turn < 2; turn++) {
+                  const int first_line = (crew * 2 + turn) * 24;
+#pragma unroll
+                  for (int step = 0; step < 6; step++) {
+                    const int source = step * 4 + lane / 8, line = first_line + source;
+                    const u64 k_1_here_ = __shfl_sync(FULL, k_1_rows_[turn], source);
+                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_here_ + along__);
                   }
                 }
-                pieces_copied();
+                copies_arrive(shared + 213024 + 8 * k_next.stage);
               } else {
                 const int piece = lane & 7;
 #pragma unroll 1
                 for (int first_line = crew * 16; first_line < 128; first_line += 48) {
                   const int own_spot = window + first_line + lane;   // j
                   const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own_____ = ((u64)(i64)(t_49_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
+                  const int t_49_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+                  const int page_2_own______ = ((u64)(i64)(t_49_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own______ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+                  const int t_50_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
                   {
 #pragma unroll 1
                     for (int step = 0; step < 4; step++) {
                       const int source = step * 4 + lane / 8, line = first_line + source;
                       const int spot = window + line;
                       const bool inside = spot < ((i64)P * MP);
-                      const int page_2_here__ = __shfl_sync(FULL, page_2_own_____, source);
-                      const int t_50_here__ = __shfl_sync(FULL, t_50_own_____, source);
+                      const int page_2_here__ = __shfl_sync(FULL, page_2_own______, source);
+                      const int t_50_here__ = __shfl_sync(FULL, t_50_own______, source);
 #pragma unroll 1
                       for (int word = 0; word < 4; word++) {
                         float k_1_two_[2];
@@ -378,24 +408,18 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
               const u32 tile_place = shared + 114688 + v_next.stage * 16384;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
               if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
                 const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own______ = ((u64)(i64)(t_49_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own______ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  const u16* const v_1_row_ = own_inside && (u64)(i64)(page_2_own______) < (u64)NP && (u64)(i64)(t_50_own______) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? V + ((i64)(page_2_own______) * V_stride0 + (i64)(t_50_own______) * V_stride1 + (i64)(t_3) * V_stride2) : nullptr;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-                  {
+                const u64 along___ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const u16* const v_1_row__here = (const u16*)__shfl_sync(FULL, (u64)v_1_row_, source);
-                      if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_row__here && (8 * piece) < 64 ? v_1_row__here + (8 * piece) : nullptr, V);
-                    }
+                for (int turn = 0; turn < 2; turn++) {
+                  const int first_line = (crew * 2 + turn) * 24;
+#pragma unroll
+                  for (int step = 0; step < 6; step++) {
+                    const int source = step * 4 + lane / 8, line = first_line + source;
+                    const u64 v_1_here_ = __shfl_sync(FULL, v_1_rows_[turn], source);
+                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_here_ + along___);
                   }
                 }
-                pieces_copied();
+                copies_arrive(shared + 213120 + 8 * v_next.stage);
               } else {
                 const int piece = lane & 7;
 #pragma unroll 1
@@ -465,6 +489,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
     wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
     wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+    copied_for_products();
     group_fence();
     pin(t_5);
     rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
@@ -647,11 +672,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       for (int n = begin_0; n < windows_0; n++) {
         const int window = start_0 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
         wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+        copied_for_products();
         group_fence();
         pin(t_5);
         rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
         group_commit();
         wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
+        copied_for_products();
         group_fence();
         pin(O_1);
         pin(t_35_packed);
@@ -736,11 +763,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         const int window = start_1 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
         const int rest = ((i64)P * MP) - stream_lane;
         wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+        copied_for_products();
         group_fence();
         pin(t_5);
         rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
         group_commit();
         wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
+        copied_for_products();
         group_fence();
         pin(O_1);
         pin(t_35_packed);
@@ -833,9 +862,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
       const int next_origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
       wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
+      copied_for_products();
       if (next_origin >= 0) {
         wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
         wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+        copied_for_products();
       }
       group_fence();
       pin(O_1);

@@ -134,6 +134,23 @@ def test_outputs_that_are_gated(dtype: str, e: int, store: str) -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
 
 
+DIVIDED = """
+kernel divided(Q[H, M, D], K[H, N, D], V[H, N, E], w[E]) -> O[h, i, e]:
+    P = exp(sum[d](Q[h, i, d] * K[h, j, d]))
+    O = sum[j](P * V[h, j, e]) / (2 + abs(w[e])) / sum[j](P)
+"""
+
+
+@pytest.mark.parametrize("store", ["direct", "tma"])
+def test_outputs_divided_by_a_number_per_column(store: str) -> None:
+    """Only what is one number for a row has its reciprocal taken before."""
+    kernel = tilec.compile(DIVIDED)
+    sizes = {"H": 1, "M": 40, "N": 30, "D": 16, "E": 24}
+    arrays = kernel.sample(3, dtype="bf16", **sizes)
+    got = running.run(kernel, arrays, "bf16", sizes, columns=32, store=store)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
 def test_windows_that_all_rows_of_a_tile_decide_about() -> None:
     kernel = tilec.compile(
         "kernel kept(Q[H, M, D], K[H, N, D], V[H, N, E], keep: u8[M]) -> O[h, i, e]:\n"

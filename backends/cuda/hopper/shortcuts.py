@@ -1,0 +1,216 @@
+"""Elements in fewer instructions than their ops say, where factors are the same along a row or a small error is allowed.
+
+A product is cheaper than a quotient, and 2 to the power of a logarithm than a power. A tanh of common arguments is a
+polynomial, whose coefficients hold the factors around it. What must hold for this is tested after the loop: the `conditions`
+of the block.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from tilec.backends.cuda.hopper.analysis import Analysis
+from tilec.backends.cuda.hopper.expression import (
+    Expression,
+    literal,
+)
+from tilec.backends.cuda.hopper.pointwise import pointwise
+from tilec.backends.cuda.hopper.writer import Lines, Names
+from tilec.ir import Map, Operand
+
+
+class Loop(Protocol):
+    """The loop that has the elements. `held`: the rows of a thread; `locals`: what is computed; `declared`: its names."""
+
+    block: Analysis
+    names: Names
+    out: Lines
+    held: int
+    locals: dict[str, Expression]
+    declared: set[str]
+
+    def value(self, x: Operand) -> Expression:
+        """An element of an operand."""
+        ...
+
+    def before(self, line: str) -> None:
+        """A line before the loop."""
+        ...
+
+
+class Shortcuts:
+    """The shortcuts of a loop over a fragment; what they need before it is made once."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self.block, self.names, self.held = loop, loop.block, loop.names, loop.held
+        self.reach: dict[str, str] = {}
+        self.squares: dict[str, str] = {}
+        self.odd: dict[tuple[str, ...], tuple[str, str, str]] = {}
+        self.inverses: dict[str, str] = {}
+        self.logarithms: dict[str, str] = {}
+
+    def of(self, x: str, op: Map) -> Expression | None:
+        """An element in short; None where there is no shortcut."""
+        match op:
+            case Map(fn="div", args=args) if self.constant(args[1]):
+                values = [self.loop.value(y) for y in args]
+                return pointwise("div", values, op.result.type.dtype, self.inverse)
+            case Map(fn="pow", args=(y, n)) if self.is_whole_power(y, n):
+                return self.whole_power(y, n)
+            case Map() if (bent := self.bent(x)) is not None:
+                return self.small_tanh(*bent)
+            case Map(fn="tanh", args=(y,)) if (scaled := self.scale(y)) is not None:
+                return self.scaled_tanh(*scaled)
+            case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
+                text, factor = self.loop.value(y).real().text, self.common_inverse(z)
+                return Expression(f"({text} * {factor})", "float", product=(text, factor))
+            case _:
+                return None
+
+    # ---- quotients
+
+    def constant(self, x: Operand) -> bool:
+        """Whether an operand is a literal other than 0."""
+        return isinstance(x, (int, float)) and x != 0
+
+    def inverse(self, e: Expression) -> str:
+        """1 / e, folded when it is compiled."""
+        return f"(1.f / {e.text})"
+
+    def common_inverse(self, x: Operand) -> str:
+        """1 / x of what does not change along the columns, where that is neither 0 nor extreme."""
+        y = self.loop.value(x).real().text
+        if y not in self.inverses:
+            name = self.inverses[y] = self.names.fresh("inverse")
+            rows = "[r]" in y
+            self.loop.before(
+                f"float {name}{f'[{self.held}]; ROWS {name}[r]' if rows else ''} = reciprocal({y});"
+            )
+            for k in range(self.held) if rows else (0,):
+                self.block.conditions.append(f"regular({y.replace('[r]', f'[{k}]')})")
+        return self.inverses[y] + ("[r]" if "[r]" in y else "")
+
+    # ---- powers
+
+    def is_whole_power(self, x: Operand, n: Operand) -> bool:
+        """Whether a power has a base that is the same along a row and a whole exponent, and may have an error of its own."""
+        if self.block.structure.precise or not self.block.is_fixed(x):
+            return False
+        e = self.loop.value(n)
+        return e.kind == "int" and e.bits <= 31
+
+    def whole_power(self, x: Operand, n: Operand) -> Expression:
+        """x to the power n: 2 to the power n times the logarithm of |x|, which is taken once."""
+        base, count = self.loop.value(x).real().text, self.loop.value(n)
+        if base not in self.logarithms:
+            name = self.logarithms[base] = self.names.fresh("logarithm")
+            each = f"{name}[{self.held}]; ROWS {name}[r]" if "[r]" in base else name
+            self.loop.before(f"float {each} = finite(log2f(fabsf({base})));")
+        logarithm = self.logarithms[base] + ("[r]" if "[r]" in base else "")
+        args = [count.real(), Expression(logarithm, "float")]
+        exponent = pointwise("mul", args, "f32").text
+        return Expression(f"whole_power({base}, {exponent}, {count.whole().text})", "float")
+
+    # ---- tanh
+
+    def bent(self, x: str) -> tuple[Operand, list[str], list[str]] | None:
+        """A tanh for common arguments, times factors: what it is of, the factors inside and outside."""
+        if not self.block.rough:
+            return None
+        base, outside = self.factored(x)
+        op = self.block.defs.get(str(base))
+        if not isinstance(op, Map) or op.fn != "tanh" or not self.block.is_short(op):
+            return None
+        inner, inside = self.factored(op.args[0])
+        return inner, inside, outside
+
+    def factored(self, x: Operand) -> tuple[Operand, list[str]]:
+        """An element as another one times factors that do not change along a row."""
+        op = self.block.defs.get(x) if isinstance(x, str) else None
+        if op is None or x in self.block.arrays or x in self.loop.locals:
+            return x, []
+        match op:
+            case Map(fn="mul", args=args) if self.block.is_fragment(op):
+                for y, z in (args, args[::-1]):
+                    if self.steady(z):
+                        base, factors = self.factored(y)
+                        return base, [*factors, self.loop.value(z).real().text]
+            case Map(fn="div", args=(y, z)) if self.block.is_fragment(op) and self.constant(z):
+                base, factors = self.factored(y)
+                return base, [*factors, self.inverse(self.loop.value(z))]
+            case Map(fn="div", args=(y, z)) if (
+                self.block.is_fragment(op) and self.steady(z) and self.block.rough
+            ):
+                base, factors = self.factored(y)
+                return base, [*factors, self.common_inverse(z)]
+            case _:
+                pass
+        return x, []
+
+    def steady(self, x: Operand) -> bool:
+        """Whether an operand is a number that does not change along a row."""
+        return isinstance(x, (int, float)) or self.block.is_fixed(x)
+
+    def small_tanh(self, x: Operand, inside: list[str], outside: list[str]) -> Expression:
+        """outside · tanh(inside · x) as x times a polynomial in x², whose coefficients hold the factors."""
+        e = self.loop.value(x).real().text
+        key = (e, *inside, "of", *outside)
+        if e not in self.reach:
+            self.reach[e] = self.names.fresh("reach")
+            self.loop.before(f"float {self.reach[e]} = 0.f;")
+            square = self.names.fresh("square")
+            self.loop.declared.add(square)
+            self.loop.out.add(f"const float {square} = {e} * {e};")
+            self.loop.out.add(f"{self.reach[e]} = fmaxf({self.reach[e]}, {square});")
+            self.squares[e] = square
+        if key not in self.odd:
+            self.odd[key] = self.coefficients(self.reach[e], inside, outside)
+        a, b, c = self.odd[key]
+        factor = self.names.fresh("factor")
+        self.loop.declared.add(factor)
+        square = self.squares[e]
+        self.loop.out.add(f"const float {factor} = fmaf(fmaf({c}, {square}, {b}), {square}, {a});")
+        return Expression(f"({e} * {factor})", "float", product=(e, factor))
+
+    def scale(self, x: Operand) -> tuple[Operand, float] | None:
+        """An element as another one times a literal that is not extreme; None where it is none."""
+        op = self.block.defs.get(x) if isinstance(x, str) else None
+        if op is None or x in self.block.arrays or x in self.loop.locals or not isinstance(op, Map):
+            return None
+        match op:
+            case Map(fn="mul", args=(y, float() | int() as c) | (float() | int() as c, y)):
+                c = float(c)
+            case Map(fn="div", args=(y, float() | int() as c)) if c:
+                c = 1.0 / c
+            case _:
+                return None
+        base, more = self.scale(y) or (y, 1.0)
+        return (base, c * more) if 1e-30 < abs(c * more) < 1e30 else None
+
+    def scaled_tanh(self, x: Operand, c: float) -> Expression:
+        """tanh of an element times a literal: one product."""
+        text, factor = self.loop.value(x).real().text, literal(2.0 * math.log2(math.e) * c).text
+        return Expression(f"tanh_scaled({text}, {factor})", "float")
+
+    def coefficients(
+        self, reach: str, inside: list[str], outside: list[str]
+    ) -> tuple[str, str, str]:
+        """The polynomial's coefficients; the greatest square is tested, for all columns at once."""
+        rows = any("[r]" in f for f in (*inside, *outside))
+        size, each, at = (f"[{self.held}]", "ROWS ", "[r]") if rows else ("", "", "")
+
+        def variable(name: str, text: str) -> str:
+            name = self.names.fresh(name)
+            self.loop.before(f"float {name}{size}; {each}{name}{at} = {text};")
+            return name
+
+        inner = variable("inner", " * ".join(inside) or "1.f")
+        outer = variable("outer", " * ".join(outside) or "1.f")
+        a = variable("odd", f"{outer}{at} * {inner}{at}")
+        b = variable("odd", f"TANH_3 * {a}{at} * {inner}{at} * {inner}{at}")
+        c = variable("odd", f"TANH_5 / TANH_3 * {b}{at} * {inner}{at} * {inner}{at}")
+        for k in [f"[{r}]" for r in range(self.held)] if rows else [""]:
+            square = f"{reach} * {inner}{k} * {inner}{k}"
+            self.block.conditions.append(f"({square} <= tanh_reach({outer}{k}))")
+        return f"{a}{at}", f"{b}{at}", f"{c}{at}"
