@@ -114,9 +114,10 @@ def test_mistakes_read_the_same(wrong: str, file: Path, monkeypatch: pytest.Monk
 def test_the_place_of_a_mistake_is_in_the_file_that_is_read(file: Path):
     moved = file.with_name("moved.tile")
     moved.write_text(PROGRAM)
-    first, second = message(file, n=1), message(moved, n=1)
-    assert str(moved) in second
-    assert second.replace(str(moved), str(file)) == first
+    for wrong in (WRONG["bounds"], WRONG["assertion"]):
+        first, second = message(file, **wrong), message(moved, **wrong)
+        assert str(moved) in second
+        assert second.replace(str(moved), str(file)) == first
 
 
 def test_all_of_it_can_be_looked_at_after_a_hit(file: Path):

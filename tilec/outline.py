@@ -29,15 +29,27 @@ from tilec.scalar import Compiled, Number, Scalar, compiled
 from tilec.shelf import Shelf
 from tilec.wide import counted
 
-HEADER = plain.classes(Kernel, Tensor, Argument, Output, Axis, Assertion)
+HEADER = plain.classes(Kernel, Tensor, Argument, Output, Axis, Assertion, Span)
 """What the header of a kernel is made of."""
-OPS = HEADER | plain.classes(Buffer, Grid, Map, Cast, Value, Type, Span, Absent)
+OPS = HEADER | plain.classes(Buffer, Grid, Map, Cast, Value, Type, Absent)
 """And the ops that an outline may hold."""
 
 
 def header(kernel: Kernel) -> Kernel:
     """The kernel without its ops."""
     return replace(kernel, body=())
+
+
+def placed(kernel: Kernel, file: str) -> Kernel:
+    """The kernel as the program in a file of this name says it: the file may have had another one when it was read."""
+    axes = tuple(replace(a, span=moved(a.span, file)) for a in kernel.axes)
+    assertions = tuple(replace(a, span=moved(a.span, file)) for a in kernel.assertions)
+    return replace(kernel, axes=axes, assertions=assertions)
+
+
+def moved(span: Span | None, file: str) -> Span | None:
+    """A place in a file of this name."""
+    return span and replace(span, file=file)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Source:
         self._asked = name
         self.facts = self.shelf.kept(Facts, self._facts, KNOWN)
         self.name, self.untyped = self.facts.name, self.facts.untyped
-        self.header, self.sizes = self.facts.header, self.facts.sizes
+        self.header, self.sizes = outline.placed(self.facts.header, file), self.facts.sizes
 
     def other(self, name: str) -> Source:
         """Another kernel of the same program."""

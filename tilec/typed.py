@@ -52,8 +52,10 @@ class Typed:
     def facts(self) -> Facts:
         """What a call is checked against."""
         found = self.shelf.kept(Facts, self._facts, KNOWN)
-        # the file may have another name than when this was found out
-        return replace(found, indices=tuple(map(self._placed, found.indices)))
+        file = self._source.file
+        indices = (replace(i, span=outline.moved(i.span, file)) for i in found.indices)
+        kernel = outline.placed(found.kernel, file)
+        return replace(found, kernel=kernel, indices=tuple(indices))
 
     @functools.cached_property
     def needs(self) -> Needs:
@@ -83,10 +85,6 @@ class Typed:
         program = shipped.program(self.lowered)
         numbers = outline.numbers(self.lowered)
         return Facts(kernel, indices, numbers, program, shipped.has(program))
-
-    def _placed(self, index: Index) -> Index:
-        span = index.span and replace(index.span, file=self._source.file)
-        return replace(index, span=span)
 
 
 def _makers(kernel: Kernel, indices: tuple[Index, ...]) -> tuple[Op, ...]:
