@@ -165,7 +165,8 @@ def searched(case: Case, target: str, budget: float) -> dict[str, Any]:
     """What a search found, as a line of JSON."""
     import tilec
     from tilec import gpu
-    from tilec.tuning.key import compiler, kind, threads
+    from tilec.backend import threads
+    from tilec.tuning.key import compiler, kind
 
     kernel = tilec.load(ROOT / "examples" / f"{case.example}.tile", target=target)
     data = drawn(kernel, case)

@@ -14,7 +14,8 @@ less the axes that only a loaded operand of a contraction brings in (the columns
 tile, so that the scores are made once. A reduction inside that lacks a grid axis would be made again for every
 tile along it; it is a cut, unless it has a value for each pair of a row and a streamed position: that would be
 as large as the scores. A reduction that itself needs several passes over its axis is a cut, too, and so is one over a part
-of the axes of a reduction that it is in: `sum[j, e]((x - mean[j](x)) ** 2)`. Roots of one
+of the axes of a reduction that it is in: `sum[j, e]((x - mean[j](x)) ** 2)`. What is computed from a cut alone, position
+by position, is cut in its place: it is computed once then, not by each group that reads it. Roots of one
 grid share a group where no path leaves it and comes back.
 """
 
@@ -76,6 +77,11 @@ class _Graph:
         self.types: dict[str, Type] = {n: op.results[0].type for n, op in self.defs.items()}
         self.order = {n: k for k, n in enumerate(self.defs)}
         self.scalars = {n for n, op in self.defs.items() if self._is_scalar(op)}
+        self.readers: dict[str, list[Op]] = {n: [] for n in self.defs}
+        for op in kernel.body:
+            for x in names_in(operands(op)):
+                if x in self.readers:
+                    self.readers[x].append(op)
 
     def _is_scalar(self, op: Op) -> bool:
         if op.results[0].type.axes or not isinstance(op, (Map, Cast)):
@@ -182,14 +188,31 @@ class _Graph:
             rows = grid - self._beside(outer, inside, frozenset[str]().union(*streams))
             new = {r for r in inside if r != name and self._is_cut(r, grid, rows, streams, inside)}
             new |= {r for r in inside - cuts - {name} if self._meets(r, grid, cuts)}
-            if not new:
+            later = {self._latest(c, name) for c in cuts}
+            if not new and cuts == later:
                 return _Root(
                     name,
                     self._ordered(name, grid),
                     frozenset(inside - cuts),
                     self._reached(inside, cuts),
                 )
-            cuts |= new
+            cuts = later if not new else cuts | new
+
+    def _latest(self, cut: str, root: str) -> str:
+        """The last value that is computed from a cut alone, position by position; the root itself stays what it is."""
+        while True:
+            match self.readers[cut]:
+                case [Map() | Cast() as op] if self._follows(op, cut) and op.result.name != root:
+                    cut = op.result.name
+                case _:
+                    return cut
+
+    def _follows(self, op: Map | Cast, x: str) -> bool:
+        """Whether an op has a result for each position of a value, which it alone is computed from."""
+        others = set(names_in(operands(op))) - {x}
+        return op.result.type.axes == self.types[x].axes and not others & (
+            set(self.defs) - self.scalars
+        )
 
     def _over(self, x: str) -> tuple[str, ...]:
         op = self.reduction(x)

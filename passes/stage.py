@@ -15,6 +15,9 @@ Requires: tiles (after prune). Changes: such operands are loads of buffers, whic
 What is made has one position for each position that the operand looks up, `g` above, where the operand depends on the grid
 by it alone. It is kept in the 16-bit type that it is computed from, if there is one, else in f32. A value that the 16-bit
 type does not hold becomes NaN, so that it shows.
+
+With `all`, for tiles of many rows, whatever is computed from keys and values as they lie is made once: bytes that become
+numbers, keys that are scaled. What data look up is not, since there may be more places to look it up than keys.
 """
 
 from __future__ import annotations
@@ -57,11 +60,20 @@ DEAR = frozenset(
 """Functions that an element is not computed with again and again."""
 LARGEST: dict[DType, float] = {"f16": 65504.0, "bf16": 3.3895313892515355e38}
 """The largest value of the 16-bit types."""
+BYTES: frozenset[DType] = frozenset({"i8", "u8", "f8e4m3", "f8e5m2"})
+"""The types whose values the 16-bit types hold."""
 
 
-def stage(kernel: Kernel) -> Kernel:
+@dataclass(frozen=True)
+class Options:
+    """`all`: what is not dear to compute is made once, too."""
+
+    all: bool = False
+
+
+def stage(kernel: Kernel, options: Options = Options()) -> Kernel:
     """The kernel with dear operands made once."""
-    return _Stager(kernel).run()
+    return _Stager(kernel, options.all).run()
 
 
 @dataclass(frozen=True)
@@ -73,8 +85,8 @@ class _Staged:
 
 
 class _Stager:
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, all: bool) -> None:
+        self.kernel, self.all = kernel, all
         self.taken = Builder(kernel).taken
         self.axes: list[Axis] = []
         self.made: dict[object, _Staged] = {}
@@ -156,7 +168,10 @@ class _Grid:
         if len(axes) != 2 or len(along) != 1:
             return None
         names = self.expression(x)
-        if names is None or not any(self.is_dear(self.defs[n], along[0]) for n in names):
+        if names is None:
+            return None
+        dear = any(self.is_dear(self.defs[n], along[0]) for n in names)
+        if not dear and not (self.stager.all and self.is_computed(x, names, along[0])):
             return None
         key = self.tree(x, names)
         if key not in self.stager.made:
@@ -186,6 +201,16 @@ class _Grid:
             return along in op.result.type.axes
         wide = len(op.result.type.axes) == 2 and along in op.result.type.axes
         return isinstance(op, Map) and op.fn in DEAR and wide
+
+    def is_computed(self, x: str, names: set[str], along: str) -> bool:
+        """Whether an operand over the streamed axis is computed from elements that lie in order, for products of 16 bits."""
+        op = self.defs[x]
+        as_it_is = isinstance(op, Load) and op.result.type.dtype in LARGEST
+        if as_it_is or along in dict(self.grid.axes) or self.element(names) is None:
+            return False
+        loads = [op for n in names if isinstance(op := self.defs[n], Load)]
+        found = [y for op in loads for y in op.index if isinstance(y, str) and y in names]
+        return not any(self.types[y].axes for y in found)
 
     def tree(self, x: Operand, names: set[str]) -> object:
         """An operand as an expression, without names: equal for equal operands."""
@@ -286,9 +311,14 @@ class _Grid:
             yield from (d for y, d in zip(op.index, dims, strict=True) if y == x)
 
     def element(self, names: set[str]) -> DType | None:
-        """The 16-bit type that an operand is computed from."""
-        types = [self.types[n] for n in names if isinstance(self.defs[n], Load)]
-        found: list[DType] = [
-            t for t in LARGEST if any(x.dtype == t and len(x.axes) == 2 for x in types)
-        ]
+        """The 16-bit type that an operand is computed from; that of the products where it is computed from bytes."""
+        loads = [op.result.type for n in names if isinstance(op := self.defs[n], Load)]
+        types = {t.dtype for t in loads if len(t.axes) == 2}
+        if types and types <= BYTES:
+            types = {
+                op.result.type.dtype
+                for op in self.ops
+                if isinstance(op, Load) and len(op.result.type.axes) == 2
+            }
+        found: list[DType] = [t for t in LARGEST if t in types]
         return found[0] if len(found) == 1 else None

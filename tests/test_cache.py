@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from tilec import cache
+from tilec.errors import ResourceError
 
 
 def test_an_entry_is_made_once_and_a_damaged_one_anew(tmp_path):
@@ -33,3 +38,22 @@ def test_keys_and_folders(monkeypatch, tmp_path):
     unwritable = tmp_path / "file"
     unwritable.write_bytes(b"")
     assert cache.cached(unwritable / "x", lambda: cache.Entry(b"c")).object == b"c"
+
+
+def test_a_full_disk_leaves_nothing_behind(monkeypatch, tmp_path):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.os, "replace", full)
+    cache.keep(tmp_path / "x", b"data")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch):
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("TILEC_CACHE_DIR", raising=False)
+    monkeypatch.setattr(Path, "home", none)
+    with pytest.raises(ResourceError, match="set TILEC_CACHE_DIR"):
+        cache.root()

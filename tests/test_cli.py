@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 from tests.programs import CAUSAL, GROUPED, TABLE
-from tilec.cli import main
+from tilec import cache
+from tilec.cli import main, options, tune
+from tilec.kernel import Kernel
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -302,23 +305,72 @@ def test_tune_stores_a_schedule_that_run_takes(tile):
     assert " 3. " not in out
     assert "checked against the float64 reference" in out
     status, out, _ = tile("run", "causal.tile")
-    assert "(tuned; --tile overrides it)" in out
+    assert "(tuned" in out
+    assert "--tile overrides it)" in out
     status, out, _ = tile("run", "causal.tile", "--tile", "i=16")
     assert "tuned" not in out
     status, out, _ = tile("cache", "list", "--json")
     (found,) = json.loads(out)["schedules"]
     assert found["kernel"] == "causal"
     _, out, _ = tile("traffic", "causal.tile")
-    assert ("(tuned; --tile overrides it)" in out, " tuned\n" in out) == (True, True)
+    assert ("--tile overrides it)" in out, " tuned\n" in out) == (True, True)
     status, out, _ = tile("traffic", "causal.tile", "--tile", "i=32")
     assert (status, "tuned" in out) == (0, False)
     tile("tune", "--export", "x.json")
     assert tile("cache", "remove", found["id"])[0] == 0
     assert tile("cache", "remove", found["id"])[0] == 1
     assert tile("tune", "--import", "x.json")[0] == 0
-    assert "1 tuned schedule read" in tile("cache", "verify")[1]
+    assert "1 tuned schedule read, 0 damaged" in tile("cache", "verify")[1]
+    _damage(cache.directory("tuning") / "schedules.sqlite")
+    status, out, _ = tile("cache", "list")
+    assert (status, f"{found['id']}  damaged, and not used" in out) == (0, True)
+    status, out, _ = tile("cache", "verify")
+    assert (status, "1 tuned schedule read, 1 damaged" in out) == (1, True)
+    assert tile("cache", "remove", found["id"])[0] == 0
+    assert "0 tuned schedules read, 0 damaged" in tile("cache", "verify")[1]
     assert "removed" in tile("cache", "clear", "--tuned")[1]
     assert "0 tuned schedules" in tile("cache", "list")[1]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["run", "causal.tile", "--output", "none/x.npz"],
+        ["run", "causal.tile", "--output", "."],
+        ["tune", "causal.tile", "--export", "none/x.json"],
+    ],
+)
+def test_a_place_that_is_none_is_refused_before_the_work(tile, monkeypatch, argv):
+    monkeypatch.setattr(Kernel, "sample", lambda *_, **__: pytest.fail("it drew"))
+    status, _, err = tile(*argv)
+    assert (status, "cannot write" in err) == (1, True)
+
+
+def _damage(file: Path) -> None:
+    c = sqlite3.connect(file)
+    with c:
+        c.execute("update winners set gain = gain + 1")
+    c.close()
+
+
+def test_a_stored_default_is_said_to_be_one():
+    assert options.schedule("default", False) == (
+        "default (tuned: no other was faster; --tile overrides it)"
+    )
+    assert options.schedule("i=16", True) == "i=16 (shipped; --tile overrides it)"
+
+
+def test_a_search_that_cannot_end_in_time_is_refused_before_data_are_drawn(tile, monkeypatch):
+    monkeypatch.setattr(Kernel, "sample", lambda *_, **__: pytest.fail("it drew"))
+    monkeypatch.setattr(tune, "call_seconds", lambda *_: 0.5)
+    status, _, err = tile("tune", "causal.tile", "--size", "N=10000000", "--budget", "9s")
+    assert status == 1
+    assert "drawing 400," in err
+    assert "takes about 8 s, a call about 0.5 s" in err
+    assert "--budget 29s, or smaller sizes" in err
+    monkeypatch.setattr(tune, "call_seconds", lambda *_: 50.0)
+    status, _, err = tile("tune", "causal.tile", "--budget", "1m")
+    assert (status, "a call about 50 s" in err) == (1, True)
 
 
 def test_fields_of_a_schedule_are_numbers(tile):

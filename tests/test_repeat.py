@@ -11,6 +11,7 @@ import pytest
 import tilec
 from tests.programs import CAUSAL
 from tilec import repeat
+from tilec.backends.cpu import pool
 from tilec.errors import ArgumentError
 
 SUM = """
@@ -188,3 +189,20 @@ def test_calls_from_threads_at_once(total):
         got = list(pool.map(run, range(200)))
     for n, y in enumerate(got):
         np.testing.assert_allclose(y, want(xs[n % 16]), 1e-5, 1e-5)
+
+
+def test_a_repeat_is_cut_for_the_threads_there_are(monkeypatch):
+    if pool.threads() < 2:
+        pytest.skip("one processor")
+    monkeypatch.setenv("TILEC_NUM_THREADS", "1")
+    kernel = tilec.compile(CAUSAL, target="cpu")
+    data = kernel.sample(B=1, H=1, M=1, N=16384, D=8, E=8)
+    want = kernel.reference(**data)
+    cuts = []
+    for threads in "1", "1", "2", "2", "1":
+        monkeypatch.setenv("TILEC_NUM_THREADS", threads)
+        np.testing.assert_allclose(kernel(**data), want, atol=1e-5)
+        cuts.append((len(kernel._plans), seen(kernel)))
+    assert cuts == [(1, 1), (1, 1), (2, 1), (2, 1), (2, 1)]
+    one, two = (p.ir for p in kernel._plans.values())
+    assert one != two

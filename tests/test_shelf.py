@@ -169,6 +169,16 @@ def test_without_a_folder_nothing_is_kept(file: Path, monkeypatch: pytest.Monkey
     assert len(tilec.load(file, target="cpu")(**arguments())) == 2
 
 
+def test_without_a_home_programs_can_be_looked_at(file: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.delenv("TILEC_CACHE_DIR")
+    monkeypatch.setattr(Path, "home", fail)
+    assert tilec.load(file).ir()
+    assert len(tilec.load(file, target="reference")(**arguments())) == 2
+
+
 def test_a_program_with_mistakes_has_no_row():
     for _ in range(2):
         with pytest.raises(tilec.SourceError, match="<text>:2:"):

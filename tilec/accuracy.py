@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,11 @@ TOLERANCE: dict[DType, float] = {
     "f8e5m2": 0.4,
 }
 """How far a result may be from the reference, relative to the reference's largest value, by the narrowest type."""
+
+
+PLAIN = 4
+"""How many times as far off as plain arithmetic a result may be, where that is more than the tolerance: with large products
+as exponents, say, whose rounding errors are errors of the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +46,8 @@ def tolerance(arrays: Iterable[Any]) -> float:
     return max((t for d, t in TOLERANCE.items() if names & {d, NUMPY_NAMES[d]}), default=0.0)
 
 
-def error(got: Any, want: Any, tolerance: float) -> Error:
-    """The difference of two arrays of one shape."""
+def error(got: Any, want: Any, tolerance: float, plain: float = 0.0) -> Error:
+    """The difference of two arrays of one shape. `plain`: how far off plain arithmetic in the same types is."""
     import numpy
 
     got = numpy.asarray(got).astype(numpy.float64)
@@ -51,5 +57,7 @@ def error(got: Any, want: Any, tolerance: float) -> Error:
     if not finite.any():
         return Error(0.0, 0.0, tolerance, same)
     off = numpy.abs(got[finite] - want[finite])
-    scale = max(1.0, float(numpy.abs(want[finite]).max()))
-    return Error(float(off.max()), float(off.mean()), tolerance * scale, same)
+    allowed = tolerance * max(1.0, float(numpy.abs(want[finite]).max()))
+    if math.isfinite(plain):
+        allowed = max(allowed, PLAIN * plain)
+    return Error(float(off.max()), float(off.mean()), allowed, same)

@@ -32,7 +32,11 @@ Online = tuple[Kernel, Mapping[str, int]]
 """A kernel before it is cut in tiles, and the sizes of a call."""
 
 Launch = Callable[[Sequence[int]], None]
-"""Runs a call that was made ready, given the addresses of its tensors and then of its outputs."""
+"""Runs a call that was made ready, given the addresses of its tensors and then of its outputs. Raises Stale."""
+
+
+class Stale(Exception):
+    """A call that was made ready cannot run as it is: it was cut for another number of threads than there are now."""
 
 
 class Runner(Protocol):
@@ -107,11 +111,17 @@ def workers(target: str, schedule: Mapping[str, object] | None = None) -> int | 
     chosen = (schedule or {}).get(WORKERS)
     if chosen is not None:
         return int(str(chosen)) if chosen != 1 else None
+    many = threads(target)
+    return None if many is None else pieces(many)
+
+
+def threads(target: str) -> int | None:
+    """The threads that share a call now, where that decides how it is cut."""
     if target != "cpu":
         return None
     from tilec.backends.cpu import pool
 
-    return pieces(pool.threads())
+    return pool.threads()
 
 
 def pieces(threads: int) -> int | None:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilec.errors import ResourceError
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -47,12 +49,27 @@ OBJECTS = ("cpu", "cuda")
 def root() -> Path:
     """Where all that is kept lies: in `$TILEC_CACHE_DIR`, or in `~/.cache/tilec`."""
     chosen = os.environ.get("TILEC_CACHE_DIR")
-    return Path(chosen) if chosen else Path.home() / ".cache" / "tilec"
+    if chosen:
+        return Path(chosen)
+    try:
+        return Path.home() / ".cache" / "tilec"
+    except RuntimeError:  # a user without a name, in a container say
+        raise ResourceError(
+            "there is no home folder to keep compiled code in; set TILEC_CACHE_DIR to a folder"
+        ) from None
 
 
 def directory(kind: str) -> Path:
     """Where the entries of a kind (`cpu`, `cuda`) are kept."""
     return root() / kind
+
+
+def known(kind: str, name: str) -> Path | None:
+    """Where something is kept that is as well found out again; None without a folder."""
+    try:
+        return directory(kind) / f"{name}{SUFFIXES[kind]}"
+    except ResourceError:
+        return None
 
 
 def schedules() -> Path:
@@ -108,6 +125,11 @@ def _ours(status: os.stat_result) -> bool:
 
 def write(path: Path, entry: Entry) -> None:
     """Writes an entry that appears whole or not at all."""
+    keep(path, entry.pack())
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Writes a file that appears whole or not at all; where it cannot be written, nothing is kept."""
     import tempfile  # not where all is found
 
     held = None
@@ -115,7 +137,7 @@ def write(path: Path, entry: Entry) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
             held = file.name
-            file.write(entry.pack())
+            file.write(data)
         os.replace(held, path)
     except OSError:
         if held is not None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, cast
@@ -185,10 +183,4 @@ def _checked(found: Any) -> Ceilings | None:
 
 def write(file: Path, figures: Ceilings) -> None:
     """Writes a file that appears whole or not at all; where it cannot be written, nothing is kept."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".", delete=False) as f:
-            json.dump(asdict(figures), f, indent=1)
-        os.replace(f.name, file)
-    except OSError:
-        return
+    cache.keep(file, json.dumps(asdict(figures), indent=1).encode())

@@ -185,11 +185,15 @@ class Kernel:
         in the order of the signature. One output comes as an array, several as a tuple. Raises ArgumentError for
         arguments that do not fit, UnsupportedError and ResourceError for what the target cannot do.
         """
-        look = self._repeats.look(tensors, named, out)
-        ready = None if look is None else self._repeats.find(look)
-        if look is None or ready is None:
-            return self._first(tensors, named, out, look)
-        return ready(look[1], out)
+        while True:
+            look = self._repeats.look(tensors, named, out)
+            ready = None if look is None else self._repeats.find(look)
+            try:
+                if look is None or ready is None:
+                    return self._first(tensors, named, out, look)
+                return ready(look[1], out)
+            except backend.Stale:
+                self._repeats.drop(look)
 
     def _first(
         self, tensors: Sequence[Any], named: Mapping[str, Any], out: Any, look: Look | None
@@ -251,7 +255,8 @@ class Kernel:
     ) -> Plan:
         """The plan of a call, made at the first call of its kind."""
         layout = tuple((a.dtype, a.shape, a.strides) for a in arrays.values())
-        key = (target, layout, tuple((n, repr(x)) for n, x in scalars.items()))
+        words = tuple((n, repr(x)) for n, x in scalars.items())
+        key = (target, layout, words, backend.threads(target))
         plan = self._plans.get(key)
         if plan is None:
             plan = self._new_plan(target, arrays, scalars)
@@ -403,6 +408,13 @@ class Kernel:
 
     def reference(self, /, *tensors: Any, **named: Any) -> Any:
         """The result of the interpreter in float64, as NumPy arrays: what the program means, exactly."""
+        return self._interpreted(tensors, named)
+
+    def plain(self, /, *tensors: Any, **named: Any) -> Any:
+        """The same in the program's own types, one term of a sum of products after the other: how far off rounding leads."""
+        return self._interpreted(tensors, named, rounding=True, in_order=True)
+
+    def _interpreted(self, tensors: Sequence[Any], named: Mapping[str, Any], **how: bool) -> Any:
         import numpy
 
         from tilec.backends.reference import interpreter
@@ -411,8 +423,8 @@ class Kernel:
         names = self._header.tensors
         arrays = {n: view(n, given[n]) for n in names}
         typed, bound = self._bound(arrays, binding.numbers(self._header, given))
-        kernel = typed.lowered
-        outcome = interpreter.run(kernel, {n: a.numpy() for n, a in arrays.items()}, bound.scalars)
+        kernel, plain = typed.lowered, {n: a.numpy() for n, a in arrays.items()}
+        outcome = interpreter.run(kernel, plain, bound.scalars, **how)
         values = tuple(
             numpy.asarray(outcome.outputs[o.name], "float64" if kind(o.dtype) == "float" else None)
             for o in kernel.outputs
@@ -434,18 +446,22 @@ class Kernel:
         jobs: int = 1,
         resume: bool = False,
         progress: Callable[..., None] | None = None,
+        notice: Callable[[str], None] | None = None,
         **named: Any,
     ) -> Leaderboard:
         """Searches tile extents (and schedule fields, where the target has some) on these arguments.
 
         The winner is stored for these element types and near sizes; later calls take it where the user gave no `tile`.
         `budget`: seconds. `space`: what to try, as in `"i=64,128 j=32,64"`. `jobs`: compiling processes, 0 for none.
-        `resume`: keep what an earlier search measured. `progress(done, total, last, best)` sees every candidate. Raises
-        ArgumentError for a space or a budget of no use, UnsupportedError for the target `reference`.
+        `resume`: keep what an earlier search measured. `progress(done, total, last, best)` sees every candidate;
+        `notice(text)` hears what is done before, where that takes long, and that another search is waited for. Raises
+        ArgumentError for a space or a budget of no use, ResourceError where a call takes longer than the budget,
+        UnsupportedError for the target `reference`.
         """
         from tilec.tuning import search, use
 
-        options = search.Options(budget, None if space is None else [space], jobs, resume, progress)
+        asked = None if space is None else [space]
+        options = search.Options(budget, asked, jobs, resume, progress, notice)
         search.check(options)
         given = binding.by_name(self._header, tensors, named)
         names = self._header.tensors

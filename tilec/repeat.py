@@ -84,6 +84,11 @@ class Repeats:
             self._ready.popitem(last=False)
         self._ready[look[0]] = ready
 
+    def drop(self, look: Look | None) -> None:
+        """Forgets a call."""
+        if look is not None:
+            self._ready.pop(look[0], None)
+
     def clear(self) -> None:
         """Forgets all calls."""
         self._ready.clear()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from tilec import scalar
 from tilec.arrays import numpy_dtype
-from tilec.dtypes import kind
+from tilec.dtypes import SIZES, kind
 from tilec.errors import ArgumentError, ResourceError, Span
 from tilec.ir import Kernel, Tensor
 from tilec.source import Source
@@ -16,6 +17,8 @@ from tilec.syntax import AxisLine, Item, KernelDef, Let, Name, Program, Sample
 
 MOST = 1 << 47
 """Bytes that no array can take; NumPy's own limits beyond are errors of other kinds."""
+CHUNK = 1 << 20
+"""Values that are drawn at once: the generator makes them as float64."""
 
 
 def draw(
@@ -35,13 +38,14 @@ def draw(
     random = numpy.random.default_rng(seed)
     wanted = list(kernel.tensors) if only is None else [n for n in kernel.tensors if n in only]
     out: dict[str, Any] = {}
+    _check_room(kernel, sizes, wanted)
     for t in kernel.tensors.values():
         drawn = t.name not in source.program.samples and kind(t.dtype) == "float"
         if len(out) == len(wanted) or not (drawn or t.name in wanted):
             continue
         shape, dtype = _shape(t, sizes), numpy_dtype(t.dtype)
         if drawn:  # also where it is not wanted: those after it depend on it
-            a = random.standard_normal(shape)
+            a = _normal(random, shape, dtype)
         elif t.name in source.program.samples:
             sample = source.program.samples[t.name]
             with numpy.errstate(all="ignore"):
@@ -49,8 +53,40 @@ def draw(
         else:
             a = numpy.zeros(shape, dtype)
         if t.name in wanted:
-            out[t.name] = a.astype(dtype)
+            out[t.name] = a.astype(dtype, copy=False)
     return out
+
+
+def _normal(random: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of standard normal values, which takes no more memory than it has."""
+    import numpy
+
+    out = numpy.empty(shape, dtype)
+    flat = out.reshape(-1)
+    for start in range(0, flat.size, CHUNK):
+        part = flat[start : start + CHUNK]
+        part[...] = random.standard_normal(part.size)
+    return out
+
+
+def _check_room(kernel: Kernel, sizes: Mapping[str, int], wanted: Collection[str]) -> None:
+    """Raises ResourceError for sample data that the machine has no memory for: drawn, they would have it end something."""
+    need = sum(
+        math.prod(_shape(kernel.tensors[n], sizes)) * SIZES[kernel.tensors[n].dtype] for n in wanted
+    )
+    if need > (room := _memory()):
+        raise ResourceError(
+            f"no sample data for {kernel.name}: they would take {need / 1e9:,.0f} GB, this machine has {room / 1e9:,.0f}; "
+            "what works is smaller sizes"
+        )
+
+
+def _memory() -> int:
+    """The bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # outside of POSIX
+        return MOST
 
 
 def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:

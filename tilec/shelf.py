@@ -29,13 +29,14 @@ class Shelf:
 
     def kept(self, kind: type[T], make: Callable[[], T], known: Classes) -> T:
         """What was found out, made and written if it is not there."""
-        path = cache.directory("rows") / f"{cache.key(self._key, kind.__name__)}.json"
-        entry = cache.read(path)
+        path = cache.known("rows", cache.key(self._key, kind.__name__))
+        entry = None if path is None else cache.read(path)
         found = None if entry is None else _read(entry.notes, known)
         if isinstance(found, kind):
             return found
         made = make()
-        cache.write(path, Entry(b"", plain.write(made)))
+        if path is not None:
+            cache.write(path, Entry(b"", plain.write(made)))
         return made
 
 

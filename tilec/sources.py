@@ -33,7 +33,9 @@ def revision() -> str:
 def digest(files: Sequence[str]) -> str:
     """A hash of what is in some files."""
     stamp = cache.key(1, [_stamp(f) for f in files])
-    path = cache.directory("sources") / f"{stamp}.txt"
+    path = cache.known("sources", stamp)
+    if path is None:
+        return _contents(files)
     return cache.cached(path, lambda: Entry(b"", _contents(files))).notes
 
 

@@ -70,7 +70,7 @@ class Versions:
     def _offered(self, target: str, typed: Typed) -> tuple[Default, ...]:
         from tilec.tuning import shipped
 
-        key = target, typed
+        key = target, typed, backend.threads(target)
         if key not in self._offers:
             self._offers[key] = shipped.offers(typed.facts.program, target)
         return self._offers[key]

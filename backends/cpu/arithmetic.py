@@ -73,6 +73,8 @@ class Arithmetic:
         """A scalar in every lane."""
         n = lanes or self.lanes
         t = ir.vector(x.type, n)
+        if x.fixed:
+            return ir.Value(t, f"splat ({x})")
         one = self.builder.insert_element(undefined(t), x, constant("i32", 0))
         return self.shuffle(one, undefined(t), [0] * n)
 
@@ -107,6 +109,9 @@ class Arithmetic:
             return a * b
         if _neutral(a, 1, b):
             return b
+        for x, other in ((a, b), (b, a)):
+            if _neutral(x, 0, other):
+                return self.like(x, other)
         return a if _neutral(b, 1, a) else self._binary("mul", "fmul", a, b)
 
     def div(self, a: Value, b: Value) -> Value:
@@ -345,5 +350,6 @@ class Arithmetic:
 
 
 def _neutral(x: Value, n: int, other: Value) -> bool:
-    """Whether `x` is the Python number n that changes nothing: of integers only, as -0.0 + 0 is 0.0."""
-    return not is_value(x) and x == n and kind_of(other)[0] == "i"
+    """Whether `x` is the number n that changes nothing: of integers only, as -0.0 + 0 is 0.0."""
+    same = x.ref == str(n) if is_value(x) else x == n
+    return same and is_value(other) and kind_of(other)[0] == "i"

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tilec.backends.cpu import ahead, storage
 from tilec.backends.cpu.ahead import Ahead
+from tilec.backends.cpu.copies import Copy
 from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import kind_for
-from tilec.backends.cpu.memory import gather
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES, Kind, constant
+from tilec.backends.cpu.vector import BYTES, Kind
 from tilec.ir import Load
-
-UNROLL = 4
-"""Vectors that a copy moves at a time."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +73,7 @@ class Blocks:
         e, tile = self.e, block.tile
 
         def copied() -> list[Any]:
-            if quick:
-                unit = self.unit(block)
-                e.branch(unit, lambda: self.copy(block, True), lambda: self.copy(block, False))
-            else:
-                self.copy(block, False)
+            self.copy(block, quick)
             return [tile.base]
 
         self.announce(block)
@@ -105,76 +99,25 @@ class Blocks:
     def dense(self, block: Block) -> Any:
         """Whether the block lies in memory as it would in scratch."""
         same = [self.e.compare("==", s, block.tile.strides[a]) for a, s in block.strides.items()]
-        return self.every([*same, block.inside])
+        return functools.reduce(
+            self.e.and_, [*same, *([] if block.inside is None else [block.inside])]
+        )
 
-    def unit(self, block: Block) -> Any:
-        """Whether the block's rows are consecutive in memory."""
-        return self.every([self.e.compare("==", block.strides[block.last], 1), block.inside])
-
-    def every(self, conditions: Sequence[Any | None]) -> Any:
-        out: Any | None = None
-        for c in conditions:
-            if c is not None:
-                out = c if out is None else self.e.and_(out, c)
-        return out
-
-    def copy(self, block: Block, unit: bool) -> None:
-        """Copies rows, vector by vector; the last of a row may overlap with the one before. `unit`: their elements are
-        consecutive."""
-        e, tile = self.e, block.tile
-        dtype = self.ev.memory.dtype_of(block.op.tensor)
-        raw, base = storage.MEMORY[dtype], self.ev.slots["pointer", block.op.tensor]
-        count = self.ev.window(block.last).count
-        length = count // e.lanes
-        unroll = next(n for n in (UNROLL, 2, 1) if length % n == 0) if unit else 1
-
-        def vector(source: Any, target: Any, at: Any) -> None:
-            if unit:
-                x = e.read(raw, base, e.add(source, at), e.lanes)
-            else:
-                places = e.add(e.mul(e.ramp(at), block.strides[block.last]), source)
-                x = gather(e, raw, base, places, block.inside)
-            x = storage.widen(e, x, dtype, kind_for(dtype, self.ev.float))
-            e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
-
-        def short(source: Any, target: Any) -> None:
-            size = 1 << count.bit_length() - 1
-            for at in (0, count - size) if unit else range(count):
-                if unit:
-                    x = e.read(raw, base, e.add(source, at), size)
-                else:
-                    place = e.add(source, e.mul(block.strides[block.last], at))
-                    exists = constant("i1", 1) if block.inside is None else block.inside
-                    x = e.read_if(raw, base, place, exists)
-                e.write(self.ev.encoded(tile, x, None), tile.base, e.add(target, at))
-
-        def row(source: Any, target: Any) -> None:
-            if not length:
-                short(source, target)
-                return
-
-            def step(i: Any, _: list[Any]) -> None:
-                for n in range(unroll):
-                    vector(source, target, e.add(i, n * e.lanes))
-
-            e.loop(0, length * e.lanes, unroll * e.lanes, [], step, name=block.last)
-            if count % e.lanes:
-                vector(source, target, count - e.lanes)
-
-        def outer(axes: Sequence[str], source: Any, target: Any) -> None:
-            if not axes:
-                row(source, target)
-                return
-            axis, *rest = axes
-
-            def each(i: Any, _: list[Any]) -> None:
-                further = e.add(source, e.mul(i, block.strides[axis]))
-                outer(rest, further, e.add(target, e.mul(i, tile.strides[axis])))
-
-            e.loop(0, self.ev.window(axis).count, 1, [], each, name=axis)
-
-        with self.ev.scope():
-            outer(tile.axes[:-1], block.offset, 0)
+    def copy(self, block: Block, quick: bool) -> None:
+        """Copies a block to its tile."""
+        ev, tile, op = self.ev, block.tile, block.op
+        dtype, (*outer, last) = ev.memory.dtype_of(op.tensor), tile.axes
+        steps = tuple(tile.strides[a] for a in outer)
+        kind, count = kind_for(dtype, ev.float), ev.window(last).count
+        Copy(dtype, kind, tile.kind, count, steps, quick).call(
+            self.e,
+            ev.slots["pointer", op.tensor],
+            tile.base,
+            block.offset,
+            [ev.window(a).count for a in outer],
+            [block.strides[a] for a in tile.axes],
+            block.inside,
+        )
 
     def announce(self, block: Block) -> None:
         """Has the register tiles that read the block ask for what follows it in memory."""

@@ -332,7 +332,7 @@ class Evaluator:
         v = p.vector
         if v is None or v not in tile.axes or v == tile.lane or tile.strides[v] == 1:
             return None
-        return tuple(tile.offset(self.e, {**p.at, v: x}, v) for x in self.clamped(v, p))
+        return tuple(tile.offset(self.e, {**p.at, v: x}) for x in self.clamped(v, p))
 
     def read_tile(self, tile: Tile, p: Point) -> Val:
         """The elements of a tile at a point."""
@@ -342,7 +342,7 @@ class Evaluator:
         if spread is not None:
             parts = [e.gather(raw, tile.base, x) for x in spread]
         else:
-            base = e.at(tile.base, tile.offset(e, p.at, p.vector), BYTES[raw])
+            base = e.at(tile.base, tile.start(e, p), BYTES[raw])
             if p.vector in tile.axes:
                 parts = [e.read(raw, base, v * e.lanes, e.lanes) for v in range(p.parts)]
             else:
@@ -363,7 +363,7 @@ class Evaluator:
         e = self.e
         vector = p.vector in tile.axes
         spread = self.lay(tile, p)
-        base = None if spread else e.at(tile.base, tile.offset(e, p.at, p.vector), BYTES[tile.kind])
+        base = None if spread else e.at(tile.base, tile.start(e, p), BYTES[tile.kind])
         for n in reversed(range(p.parts if vector else 1)):
             x = self.encoded(tile, value.part(n), value.mark(n))
             if vector and not lanes_of(x):

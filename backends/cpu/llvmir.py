@@ -70,6 +70,11 @@ class Value:
     def __str__(self) -> str:
         return f"{self.type.text} {self.ref}"
 
+    @property
+    def fixed(self) -> bool:
+        """Whether it is a literal."""
+        return self.ref[0] not in "%@"
+
 
 class Phi(Value):
     """A value that depends on where control came from; `add_incoming` says which it is then."""
@@ -93,12 +98,14 @@ class Phi(Value):
 class Block:
     """A basic block: its instructions, and what ends it."""
 
-    __slots__ = ("end", "function", "lines", "name", "word")
+    __slots__ = ("end", "function", "known", "lines", "name", "word")
 
     def __init__(self, function: Function, name: str, word: str) -> None:
         self.function, self.name, self.word = function, name, word
         self.lines: list[str | Phi] = []
         self.end = ""
+        self.known: dict[str, Value] = {}
+        """The values of its instructions that depend on their operands alone."""
 
     def text(self) -> str:
         """Its instructions."""
@@ -229,14 +236,14 @@ Cast: TypeAlias = "Callable[[Builder, Value, Type], Value]"
 
 def _binary(word: str) -> Binary:
     def method(self: Builder, a: Value, b: Value) -> Value:
-        return self.value(a.type, f"{word} {a.type.text} {a.ref}, {b.ref}")
+        return self.pure(a.type, f"{word} {a.type.text} {a.ref}, {b.ref}")
 
     return method
 
 
 def _cast(word: str) -> Cast:
     def method(self: Builder, a: Value, t: Type) -> Value:
-        return a if a.type is t else self.value(t, f"{word} {a} to {t}")
+        return a if a.type is t else self.pure(t, f"{word} {a} to {t}")
 
     return method
 
@@ -275,6 +282,14 @@ class Builder:
         self.block.lines.append(f"  {ref} = {text}{self._place}")
         return Value(t, ref)
 
+    def pure(self, t: Type, text: str) -> Value:
+        """The value of an instruction that depends on its operands alone: written once in a block."""
+        known = self.block.known
+        found = known.get(text)
+        if found is None:
+            found = known[text] = self.value(t, text)
+        return found
+
     def effect(self, text: str) -> None:
         """An instruction that gives nothing."""
         self.block.lines.append(f"  {text}{self._place}")
@@ -293,11 +308,11 @@ class Builder:
     def add(self, a: Value, b: Value, flags: Sequence[str] = ()) -> Value:
         """a + b. `flags`: what it may rely on, `nsw` say."""
         word = " ".join(("add", *flags))
-        return self.value(a.type, f"{word} {a.type.text} {a.ref}, {b.ref}")
+        return self.pure(a.type, f"{word} {a.type.text} {a.ref}, {b.ref}")
 
     def fneg(self, a: Value) -> Value:
         """-a."""
-        return self.value(a.type, f"fneg {a}")
+        return self.pure(a.type, f"fneg {a}")
 
     def icmp_signed(self, order: Order, a: Value, b: Value) -> Value:
         """A comparison of whole numbers."""
@@ -322,11 +337,11 @@ class Builder:
     def _compare(self, word: str, how: str, a: Value, b: Value) -> Value:
         n = a.type.count
         t = vector(CONDITION, n) if n else CONDITION
-        return self.value(t, f"{word} {how} {a.type.text} {a.ref}, {b.ref}")
+        return self.pure(t, f"{word} {how} {a.type.text} {a.ref}, {b.ref}")
 
     def select(self, condition: Value, a: Value, b: Value) -> Value:
         """a where the condition holds, else b."""
-        return self.value(a.type, f"select {condition}, {a}, {b}")
+        return self.pure(a.type, f"select {condition}, {a}, {b}")
 
     # ---- types
 
@@ -339,26 +354,26 @@ class Builder:
 
     def extract_element(self, x: Value, lane: Value) -> Value:
         """A lane of a vector."""
-        return self.value(x.type.element, f"extractelement {x}, {lane}")
+        return self.pure(x.type.element, f"extractelement {x}, {lane}")
 
     def insert_element(self, x: Value, one: Value, lane: Value) -> Value:
         """A vector with another value in a lane."""
-        return self.value(x.type, f"insertelement {x}, {one}, {lane}")
+        return self.pure(x.type, f"insertelement {x}, {one}, {lane}")
 
     def shuffle_vector(self, a: Value, b: Value, order: Value) -> Value:
         """Lanes of a, then of b, by number."""
         t = vector(a.type.element, order.type.count)
-        return self.value(t, f"shufflevector {a}, {b}, {order}")
+        return self.pure(t, f"shufflevector {a}, {b}, {order}")
 
     def extract_value(self, x: Value, n: int, t: Type) -> Value:
         """A field, of type `t`, of a value of several."""
-        return self.value(t, f"extractvalue {x}, {n}")
+        return self.pure(t, f"extractvalue {x}, {n}")
 
     # ---- memory
 
     def gep(self, base: Value, index: Value, element: Type) -> Value:
         """The address `index` elements after `base`."""
-        return self.value(POINTER, f"getelementptr {element}, {base}, {index}")
+        return self.pure(POINTER, f"getelementptr {element}, {base}, {index}")
 
     def load(self, address: Value, t: Type, align: int) -> Value:
         """What is there."""

@@ -136,7 +136,8 @@ class Nests:
             seen.add(x)
             op = ev.defs.get(x)
             if set(ev.axes(x)) <= bound:
-                if not (op is stage.root or isinstance(op, Reduce) and x not in ev.held):
+                unknown = isinstance(op, Reduce) and x not in ev.held
+                if op is None or not (op is stage.root or unknown):
                     ev.value(x, p)
                 continue
             shared = isinstance(op, Map) and op.fn == "div" and x in ev.relaxed

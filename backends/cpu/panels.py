@@ -16,7 +16,7 @@ from tilec.backends.cpu.rows import Rows
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.trim import Bound
 from tilec.backends.cpu.vector import lanes_of, mangle
-from tilec.ir import Load, Op
+from tilec.ir import Load, Op, Store
 
 FAR = 1 << 62
 """Further than any position: sums with it do not overflow."""
@@ -79,38 +79,45 @@ class Panels:
 
     def stage(self, lane: str, stage: Stage, panel: Any) -> None:
         """One stage on a panel. Where it only loads or stores a tensor's rows, those are transposed in registers."""
-        rows, point = Rows(self.ev, lane), Point({lane: panel}, lane, self.vectors)
+        rows = Rows(self.ev, lane)
         name = stage.kept[0] if len(stage.kept) == 1 else ""
         op, tile = self.ev.defs.get(name), self.ev.held.get(name)
         calm = self.transpose and not stage.reduces and stage.root is None
         if calm and not stage.stores and isinstance(op, Load) and isinstance(tile, Tile):
             axis = rows.axis(op)
             if axis is not None:
-                self.rows(
-                    stage, point, rows.condition(op, axis), lambda: rows.load(op, axis, tile, point)
-                )
+                self.rows(stage, panel, rows, op, axis, lambda p: rows.load(op, axis, tile, p))
                 return
         if calm and not stage.kept and len(stage.stores) == 1:
             store = stage.stores[0]
             axis = rows.axis(store)
             if axis is not None:
-                self.rows(
-                    stage,
-                    point,
-                    rows.condition(store, axis),
-                    lambda: rows.store(store, axis, point),
-                )
+                self.rows(stage, panel, rows, store, axis, lambda p: rows.store(store, axis, p))
                 return
         self.nests.emit(stage, panel)
 
-    def rows(self, stage: Stage, p: Point, condition: Any, body: Callable[[], None]) -> None:
-        def fast() -> None:
+    def rows(
+        self,
+        stage: Stage,
+        panel: Any,
+        rows: Rows,
+        op: Load | Store,
+        axis: str,
+        body: Callable[[Point], None],
+    ) -> None:
+        """A stage that only loads or stores rows, transposed where they are consecutive in memory."""
+
+        def vector(p: Point) -> None:
             with self.ev.scope():
                 self.nests.prepare(stage, p)
-                body()
+                body(p)
 
-        panel = p.at[self.lane] if self.lane else None
-        self.e.branch(condition, fast, lambda: self.nests.emit(stage, panel), name="rows")
+        self.e.branch(
+            rows.condition(op, axis),
+            lambda: rows.vectors(panel, self.vectors, vector),
+            lambda: self.nests.emit(stage, panel),
+            name="rows",
+        )
 
     @contextmanager
     def trimmed(

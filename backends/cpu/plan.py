@@ -34,6 +34,11 @@ CHEAP = frozenset(
     | {"and", "or", "not", "bitand", "bitor", "bitxor", "invert", "shl", "shr"}
 )
 """Functions of an instruction or two."""
+LONG = 12
+"""Instructions per vector from which on what follows a contraction is a loop of its own: in the register tile, it would be
+written for each of its vectors."""
+LOAD, SLOW = 8, 8
+"""Instructions of a load with the lanes of its rows in several places, and of a function that is not cheap."""
 
 
 @dataclass
@@ -147,11 +152,28 @@ class Planner:
         least = self.after(operands(op), domain)
         if name in self.way:
             return
+        if least >= 0 and self.stages[least : least + 1] and self.stages[least].root:
+            least += self.length(op) > LONG
         if least >= 0:
             self.join(domain, least)
             self.home[name] = self.index
         elif not domain:
             self.scalars.append(op)
+
+    def length(self, op: Op) -> int:
+        """The instructions from contractions to the value of an op, of those that are needed at each of its points."""
+        whole = set(op.result.type.axes)
+        found: dict[str, int] = {}
+        todo = [op]
+        while todo:
+            op = todo.pop()
+            name = op.result.name
+            if name in found or isinstance(op, (Contract, Reduce)) or set(self.axes(name)) != whole:
+                continue
+            fast = isinstance(op, Cast) or isinstance(op, Map) and op.fn in CHEAP
+            found[name] = 1 if fast else LOAD if isinstance(op, Load) else SLOW
+            todo += [self.defs[x] for x in operands(op) if isinstance(x, str) and x in self.defs]
+        return sum(found.values())
 
     def on_the_way(self) -> set[str]:
         """The values that only contractions use that evaluate them."""

@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilec.backends.cpu import interrupt, jit
 from tilec.backends.cpu import llvmir as ir
@@ -38,15 +38,28 @@ SLOT_BLOCK, SLOT_SCRATCH, SLOT_SIZE, SLOT_BYTES = 0, 8, 16, 64
 NO_MEMORY = 1
 
 
+class Crew(NamedTuple):
+    """How many threads a call may use, and the processors that they may run on."""
+
+    threads: int
+    places: set[int]
+
+
 def threads() -> int:
     """How many threads a call may use: the processors that the caller may run on, at most `$TILEC_NUM_THREADS`."""
-    allowed = min(len(_processors()), MOST)
+    return crew().threads
+
+
+def crew() -> Crew:
+    """The threads that a call may use now."""
+    places = _processors()
+    allowed = min(len(places), MOST)
     text = os.environ.get("TILEC_NUM_THREADS")
     if not text:
-        return allowed
+        return Crew(allowed, places)
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentError(f"TILEC_NUM_THREADS is {text!r}, expected a number of threads from 1")
-    return min(allowed, int(text))
+    return Crew(min(allowed, int(text)), places)
 
 
 def _processors() -> set[int]:
@@ -55,7 +68,12 @@ def _processors() -> set[int]:
 
 
 def run(
-    address: int, context: int, scratch: int, workers: int | None = None, counter: int = 0
+    address: int,
+    context: int,
+    scratch: int,
+    workers: int | None = None,
+    counter: int = 0,
+    found: Crew | None = None,
 ) -> None:
     """Has up to `workers` threads (all unless given), the caller among them, call `void f(context, scratch memory)`.
 
@@ -65,12 +83,14 @@ def run(
     memory.
 
     `counter`: the address of an atomic counter of tasks. In the main thread Ctrl-C then moves it, so that no further task
-    is begun, and what Python's handler of SIGINT raises is raised.
+    is begun, and what Python's handler of SIGINT raises is raised. `found`: the threads, where the caller has just asked.
     """
-    wanted = 1 if workers == 1 else threads() if workers is None else min(workers, threads())
-    pool = _pool()
-    if wanted > 1:
-        pool.prepare(wanted - 1, _processors())
+    pool, wanted = _pool(), 1
+    if workers != 1:
+        many, places = found or crew()
+        wanted = many if workers is None else min(workers, many)
+        if wanted > 1:
+            pool.prepare(wanted - 1, places)
     helpers = min(wanted - 1, pool.started)
     if counter and workers != 1 and threading.get_ident() == threading.main_thread().ident:
         good = pool.watched(address, context, scratch, helpers, counter)

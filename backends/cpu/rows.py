@@ -39,6 +39,20 @@ class Rows:
         count = ev.window(other).count
         return other if isinstance(count, int) and count >= self.e.lanes else None
 
+    def vectors(self, panel: Any, count: int, body: Callable[[Point], None]) -> None:
+        """Runs for each of the vectors of a panel."""
+        e, lane = self.e, self.lane
+        stop = e.add(panel, count * e.lanes)
+        e.loop(
+            panel,
+            stop,
+            e.lanes,
+            [],
+            lambda i, _: body(Point({lane: i}, lane)),
+            some=True,
+            name=lane,
+        )
+
     def each(self, axis: str, body: Callable[[Any], None]) -> None:
         """Runs along an axis vector by vector; the last one may overlap with the one before."""
         e, count = self.e, self.ev.window(axis).count
@@ -59,10 +73,10 @@ class Rows:
                 unit = e.and_(unit, e.below(at, self.ev.slots["shape", op.tensor, k]))
         return unit
 
-    def starts(self, op: Load | Store, axis: str, p: Point, part: int) -> list[Any]:
-        """The offsets of the rows of one part, one per lane; past the window's end that of the last one."""
+    def starts(self, op: Load | Store, axis: str, p: Point) -> list[Any]:
+        """The offsets of the rows, one per lane; past the window's end that of the last one."""
         e, ev = self.e, self.ev
-        lanes = ev.position(self.lane, p)[part]
+        (lanes,) = ev.position(self.lane, p)
 
         def at(x: Operand, k: int) -> Any:
             if x == self.lane:
@@ -75,7 +89,7 @@ class Rows:
         return [ev.memory.address(op.tensor, index)[0] for index in indices]
 
     def load(self, op: Load, axis: str, tile: Tile, p: Point) -> None:
-        """Fills a tile with a panel's rows, and asks for those of the next."""
+        """Fills a tile with a vector of rows, and asks for those of the next panel."""
         e, ev, tensor = self.e, self.ev, op.tensor
         dtype = ev.memory.dtype_of(tensor)
         raw, kind = storage.MEMORY[dtype], kind_for(dtype, ev.float)
@@ -86,40 +100,37 @@ class Rows:
             ev.slots["pointer", tensor],
             ev.memory.stride(tensor, op.index.index(self.lane)),
         )
-        ahead = e.mul(step, p.parts * e.lanes)
-        for part in range(p.parts):
-            starts = self.starts(op, axis, p, part)
+        ahead = e.mul(step, tile.width)
+        starts = self.starts(op, axis, p)
 
-            def block(i: Any, starts: list[Any] = starts, part: int = part) -> None:
-                rows: list[Any] = []
-                for start in starts:
-                    here = e.add(start, i)
-                    # the next panel's rows: each is too short for the hardware to foresee what follows
-                    e.prefetch(e.at(base, e.add(here, ahead), BYTES[raw]), near=True)
-                    rows.append(storage.widen(e, e.read(raw, base, here, e.lanes), dtype, kind))
-                for n, x in enumerate(e.transpose(rows)):
-                    at = {**single, **p.at, axis: e.add(i, n)}
-                    offset = e.add(tile.offset(e, at, self.lane), part * e.lanes)
-                    e.write(x, tile.base, offset)
+        def block(i: Any) -> None:
+            rows: list[Any] = []
+            for start in starts:
+                here = e.add(start, i)
+                # the next panel's rows: each is too short for the hardware to foresee what follows
+                e.prefetch(e.at(base, e.add(here, ahead), BYTES[raw]), near=True)
+                rows.append(storage.widen(e, e.read(raw, base, here, e.lanes), dtype, kind))
+            place = tile.offset(e, {**single, **p.at, axis: i})
+            for n, x in enumerate(e.transpose(rows)):
+                e.write(x, tile.base, e.add(place, n * tile.strides[axis]))
 
-            self.each(axis, block)
+        self.each(axis, block)
 
     def store(self, op: Store, axis: str, p: Point) -> None:
-        """Writes a panel's rows to memory. Lanes past the end write the last row once more."""
+        """Writes a vector of rows to memory. Lanes past the end write the last row once more."""
         e, ev, tensor = self.e, self.ev, op.tensor
         dtype = ev.memory.dtype_of(tensor)
         kind = kind_for(dtype, ev.float)
-        starts = [self.starts(op, axis, p, part) for part in range(p.parts)]
+        starts = self.starts(op, axis, p)
 
         def block(i: Any) -> None:
             with ev.scope():
                 values = [ev.value(op.value, p.on(axis, e.add(i, n))) for n in range(e.lanes)]
-            for part, rows in enumerate(starts):
-                columns = [e.convert(v.part(part), kind) for v in values]
-                columns = [x if lanes_of(x) else e.splat(x) for x in columns]
-                ev.memory.look(columns)
-                for start, x in zip(rows, e.transpose(columns), strict=True):
-                    at = e.add(start, i)
-                    e.write(storage.narrow(e, x, dtype), ev.slots["pointer", tensor], at)
+            columns = [e.convert(v.parts[0], kind) for v in values]
+            columns = [x if lanes_of(x) else e.splat(x) for x in columns]
+            ev.memory.look(columns)
+            for start, x in zip(starts, e.transpose(columns), strict=True):
+                at = e.add(start, i)
+                e.write(storage.narrow(e, x, dtype), ev.slots["pointer", tensor], at)
 
         self.each(axis, block)

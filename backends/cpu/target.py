@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilec import scalar
+from tilec.backend import Stale
 from tilec.backends.cpu import jit, pool
 from tilec.backends.cpu.context import ADDRESSES, Context
 from tilec.backends.cpu.view import View
@@ -107,7 +108,7 @@ class Executable:
         """
         k = self._kernel
         arrays = [*(tensors[n] for n in k.tensors), *(outputs[o.name] for o in k.outputs)]
-        self.ready(tensors, scalars, outputs)([v.pointer for v in arrays])
+        self.ready(tensors, scalars, outputs).run([v.pointer for v in arrays], pool.crew())
 
     def ready(
         self,
@@ -119,7 +120,8 @@ class Executable:
         the order of the signature."""
         views = {**tensors, **outputs}
         shapes = tuple((name, v.shape, v.strides) for name, v in views.items())
-        key = (shapes, tuple(scalars.items()), tuple(map(repr, scalars.values())))
+        words = tuple(scalars.items()), tuple(map(repr, scalars.values()))
+        key = (shapes, words, pool.crew().threads)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= REMEMBERED:
@@ -185,7 +187,7 @@ class Executable:
             tasks = math.prod(n for _, n in counts)
             if tasks:
                 jobs.append(self._job(number, tasks, near, extents))
-        prepared = _Prepared(words, tuple(buffers), tuple(jobs), self._exact)
+        prepared = _Prepared(words, tuple(buffers), tuple(jobs), self._exact, pool.crew().threads)
         if EXACT in self._codes:
             prepared.know_exact()
         return prepared
@@ -218,7 +220,8 @@ class _Job:
 
 class _Prepared:
     """A call but for addresses. `words`: its context; `buffers`: the bytes of each intermediate tensor; `jobs`: one for each
-    grid that has tasks; `exact`: gives the words that tell workers where exact code is, and compiles it before.
+    grid that has tasks; `exact`: gives the words that tell workers where exact code is, and compiles it before; `threads`:
+    for how many it was cut.
 
     Threads that call at once each take a context of their own.
     """
@@ -229,13 +232,22 @@ class _Prepared:
         buffers: tuple[int, ...],
         jobs: tuple[_Job, ...],
         exact: Callable[[], tuple[dict[int, int], int]],
+        threads: int,
     ) -> None:
         self._words, self._buffers, self._jobs, self._exact = words, buffers, jobs, exact
+        self._threads = threads
         self._scratch = max((job.scratch for job in jobs), default=0)
         self._free: deque[tuple[Any, int]] = deque()
 
     def __call__(self, addresses: Sequence[int]) -> None:
-        """Runs the call on arrays at these addresses."""
+        """Runs the call on arrays at these addresses. Raises Stale where there are now more threads or fewer."""
+        crew = pool.crew()
+        if crew.threads != self._threads:
+            raise Stale
+        self.run(addresses, crew)
+
+    def run(self, addresses: Sequence[int], crew: pool.Crew) -> None:
+        """Runs the call, whoever shares it."""
         context = self._taken()
         words, place = context
         memory = [bytearray(size + 64) for size in self._buffers]
@@ -244,7 +256,7 @@ class _Prepared:
         words[ADDRESSES : ADDRESSES + len(addresses)] = addresses
         for job in self._jobs:
             words[0], words[1] = 0, job.tasks  # COUNTER and TASKS
-            pool.run(job.worker, place, self._scratch, job.tasks, place)
+            pool.run(job.worker, place, self._scratch, job.tasks, place, crew)
             if words[2]:  # MISSED
                 self._again(job, words, place)
         self._free.append(context)

@@ -332,7 +332,7 @@ class Task:
             yield
             return
         e, ev, held = self.e, self.ev, dict(self.ev.windows)
-        with apart(e.module, e.builder):
+        with self.scratch.rest(), apart(e.module, e.builder):
             for axis in self.streams:
                 if not (w := held[axis]).scalar:
                     count = e.min(e.sub(ev.slots["extent", axis], w.first), w.extent)

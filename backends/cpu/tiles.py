@@ -8,10 +8,12 @@ may be read where they are in memory have rows as there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.vector import BYTES, Emit, Kind
 
 LINE = 64
@@ -37,8 +39,12 @@ class Tile:
     panel: int
     marked: bool
 
-    def offset(self, e: Emit, at: Mapping[str, Any], vector: str | None) -> Any:
-        """Where the element at local positions lies; of the axis `vector`, the first of consecutive lanes."""
+    def start(self, e: Emit, p: Point) -> Any:
+        """Where the elements at a point begin."""
+        return self.offset(e, p.at, p.vector == self.lane and p.parts * e.lanes == self.width)
+
+    def offset(self, e: Emit, at: Mapping[str, Any], panel: bool = False) -> Any:
+        """Where the element at local positions lies. `panel`: that of the lane axis is where a panel begins."""
         out: Any = 0
         for axis in self.axes:
             if axis != self.lane:
@@ -46,7 +52,7 @@ class Tile:
         if self.lane is None:
             return out
         x = at[self.lane]
-        if self.lane == vector:
+        if panel:
             return e.add(out, e.mul(x, self.panel // self.width))
         if isinstance(x, int):
             return e.add(out, x // self.width * self.panel + x % self.width)
@@ -67,6 +73,14 @@ class Scratch:
         self.used = -(-(offset + count * _bytes(kind)) // LINE) * LINE
         self.most = max(self.most, self.used)
         return self.e.at(self.base, offset, 1)
+
+    @contextmanager
+    def rest(self) -> Generator[None]:
+        """What is taken in here is counted from where it begins: code that is the same has the same offsets."""
+        base, used, most = self.base, self.used, self.most
+        self.base, self.used, self.most = self.e.at(base, used, 1), 0, 0
+        yield
+        self.base, self.used, self.most = base, used, max(most, used + self.most)
 
     def tile(
         self,

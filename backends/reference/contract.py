@@ -33,6 +33,23 @@ def contract(x: Tile, y: Tile, over: tuple[int, ...], real: type[np.floating[Any
     return _in_two_parts(x, y, over[0])
 
 
+def in_order(x: Tile, y: Tile, over: tuple[int, ...], real: type[np.floating[Any]]) -> Array:
+    """The same, one term after the other, as a thread with a single sum computes it: rounding errors grow with the number of
+    terms, where those of a matrix product grow with its root."""
+    a, b = (as_type(number(t.a), real) for t in (x, y))
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return contract(x, y, over, real)
+    a, b = (np.moveaxis(t, over, range(len(over))) for t in (a, b))
+    places = [n for n in range(x.a.ndim) if n not in over]
+    sums = np.zeros(np.broadcast_shapes(a.shape[len(over) :], b.shape[len(over) :]), real)
+    for term in np.ndindex(a.shape[: len(over)]):
+        sums += a[term] * b[term]
+    shape = [1] * x.a.ndim
+    for n, length in zip(places, sums.shape, strict=True):
+        shape[n] = length
+    return sums.reshape(shape)
+
+
 def _explicit(x: Tile, y: Tile, over: tuple[int, ...]) -> Array:
     gone = either(x.gone, y.gone)
     return masked(np.multiply(x.a, y.a), gone).a.sum(axis=over, keepdims=True)

@@ -1,7 +1,8 @@
 """Runs the IR at every level, whole tensors and tile programs alike, and counts the bytes that cross HBM.
 
 In exact arithmetic (`rounding=False`) every float is a float64 and nothing is rounded to a storage type: this decides what
-a program means. With `rounding=True` the results are rounded where those of a target are.
+a program means. With `rounding=True` the results are rounded where those of a target are; with `in_order=True` beside it
+sums of products are as far off as those of any target.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ def run(
     scalars: Mapping[str, Number] | None = None,
     *,
     rounding: bool = False,
+    in_order: bool = False,
 ) -> Outcome:
     """Runs a kernel on its tensor parameters `arrays` and its scalar parameters `scalars`; defaults are filled in.
 
     The arguments are taken as they are: that they fit the signature is checked by `tilec.kernel`.
     """
-    machine = Machine(kernel, bind(kernel, arrays, scalars or {}), arrays, rounding=rounding)
+    env = bind(kernel, arrays, scalars or {})
+    machine = Machine(kernel, env, arrays, rounding=rounding, in_order=in_order)
     for o in kernel.outputs:
         machine.allocate(o.name, Type(o.dtype, o.axes))
     with np.errstate(all="ignore"):

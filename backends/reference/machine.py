@@ -8,7 +8,8 @@ there are tiles.
 
 In exact arithmetic (`rounding=False`) every float is a float64 and nothing is rounded to a storage type. With
 `rounding=True` floats are of the kernel's compute type, and are rounded where a target rounds: in casts, in stores, and
-where a contraction takes a computed operand beside a loaded one of a narrower type.
+where a contraction takes a computed operand beside a loaded one of a narrower type. With `in_order` too, the sums of
+contractions are taken term by term.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from tilec.backends.reference.contract import contract
+from tilec.backends.reference.contract import in_order as ordered
 from tilec.backends.reference.functions import (
     Array,
     Tile,
@@ -101,8 +103,10 @@ class Machine:
         arrays: Mapping[str, Array],
         *,
         rounding: bool = False,
+        in_order: bool = False,
     ) -> None:
         self.kernel, self.scalars, self.rounding = kernel, scalars, rounding
+        self._sum_of_products = ordered if in_order else contract
         self.real: Any = np.float32 if rounding and kernel.compute == "f32" else np.float64
         self.extents = {a.name: int(evaluate(a.extent, self.scalars)) for a in kernel.axes}
         self.rank = len(kernel.axes)
@@ -275,7 +279,7 @@ class Machine:
         k = tuple(sorted(self.position[a] for a in op.over))
         if op.args[0] in self._factors:
             x, y = self._factors.pop(str(op.args[0]))
-            return Tile(contract(self._full(x, k), self._full(y, k), k, self.real))
+            return Tile(self._sum_of_products(self._full(x, k), self._full(y, k), k, self.real))
         x, *more = (self.read(x) for x in op.args)
         a = self._full(x, k).a
         if op.fn == "softmax":
@@ -290,7 +294,7 @@ class Machine:
         x, y = self.read(op.x), self.read(op.y)
         if self.rounding:
             x, y = self._narrow(x, op.x, op.y), self._narrow(y, op.y, op.x)
-        out = contract(self._full(x, k), self._full(y, k), k, self.real)
+        out = self._sum_of_products(self._full(x, k), self._full(y, k), k, self.real)
         if op.init is None:
             return Tile(out)
         init = self.read(op.init).a

@@ -34,9 +34,13 @@ def sampled(
     scalars: Mapping[str, Number],
     tiles: int,
     seed: int = 0,
+    plain: bool = False,
 ) -> dict[str, list[Place]]:
-    """The outputs of a kernel in tiles at no more than `tiles` tiles of each grid: the first, the last, and random ones."""
-    machine = _Sampler(kernel, bind(kernel, arrays, scalars), arrays, tiles, seed)
+    """The outputs of a kernel in tiles at no more than `tiles` tiles of each grid: the first, the last, and random ones.
+
+    `plain`: those of plain arithmetic in the kernel's own types, not the exact ones.
+    """
+    machine = _Sampler(kernel, bind(kernel, arrays, scalars), arrays, tiles, seed, plain)
     with np.errstate(all="ignore"):
         machine.body(kernel.body)
     return machine.places
@@ -64,8 +68,9 @@ class _Sampler(Machine):
         arrays: Mapping[str, Array],
         tiles: int,
         seed: int,
+        plain: bool,
     ) -> None:
-        super().__init__(kernel, scalars, arrays)
+        super().__init__(kernel, scalars, arrays, rounding=plain, in_order=plain)
         self.places: dict[str, list[Place]] = {o.name: [] for o in kernel.outputs}
         self.tiles, self.random = tiles, np.random.default_rng(seed)
 

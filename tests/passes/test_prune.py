@@ -27,13 +27,13 @@ kernel masked(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E], len: i32[B], row: i32
 Visits = tuple[int, int, int, int, int]
 
 
-def pruned(mask: str, tile: int = TILE) -> tuple[Kernel, Kernel]:
+def pruned(mask: str, tile: int = TILE, *, apart: bool = False) -> tuple[Kernel, Kernel]:
     """The program before it is tiled, and pruned tiles."""
     program = parse(PROGRAM.format(mask=mask))
     check(program)
     whole = lower(program, "masked", dict.fromkeys("QKV", "f32"))
     whole = pipeline.run(whole, pipeline.tensor_pipeline())
-    steps = f"specialise:D=2:E=96,tile:i={tile}:j={tile},prune,place"
+    steps = f"specialise:D=2:E=96,tile:i={tile}:j={tile},prune:apart={apart},place"
     return whole, pipeline.run(whole, pipeline.parse(steps))
 
 
@@ -200,6 +200,43 @@ def code(mask: str) -> tuple[int, int]:
 )
 def test_how_much_code_there_is(mask, loops, bodies):
     assert code(mask) == (loops, bodies)
+
+
+LABELS = "row[b, i] == doc[b, j]"
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_windows_whose_labels_are_alike_are_apart(apart: bool) -> None:
+    """They do not look at them, also where they look at positions."""
+    whole, tiles = pruned(f"{LABELS} and j <= i", apart=apart)
+    arrays, scalars = arguments(whole)
+    outcome, want = run(tiles, arrays, scalars), run(whole, arrays, scalars).outputs["O"]
+    np.testing.assert_allclose(outcome.outputs["O"], want, 1e-12, 1e-12)
+    same = arrays["row"][:, :, None] == arrays["doc"][:, None]
+    count = same & np.tri(*same.shape[1:], dtype=bool)
+    looking = 0
+    for i in range(0, 44, TILE):
+        for j in range(0, 48, TILE):
+            some, all = count[:, i : i + TILE, j : j + TILE], (same if apart else count)
+            alike = all[:, i : i + TILE, j : j + TILE].all((1, 2))
+            looking += int((some.any((1, 2)) & ~alike).sum())
+    loads = [op.result for op in walk(tiles.body) if isinstance(op, Load) and op.tensor == "doc"]
+    reads = sum(outcome.traffic.reads[v.name] for v in loads if v.type.axes == ("j",))
+    assert reads == looking * 2 * TILE * 4  # heads, positions, bytes
+
+
+@pytest.mark.parametrize(
+    ("mask", "bodies"),
+    [
+        (f"{LABELS} and j <= i", 4),
+        (f"(j <= i or doc[b, j] == 2) and {LABELS}", 3),
+        (LABELS, 3),
+        ("j <= i", 2),
+    ],
+)
+def test_nothing_is_apart_but_data_and_positions(mask: str, bodies: int) -> None:
+    _, tiles = pruned(mask, apart=True)
+    assert sum(isinstance(op, Load) and op.tensor == "K" for op in walk(tiles.body)) == bodies
 
 
 def test_bounds_alone_need_no_test_in_the_loop():

@@ -9,7 +9,7 @@ import pytest
 
 import tilec
 from tests.programs import CAUSAL, GROUPED
-from tilec.tuning import apart, running
+from tilec.tuning import apart, expected, running
 from tilec.tuning.use import Call
 
 SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
@@ -36,6 +36,17 @@ def test_candidates_are_checked_and_timed():
     assert board.compared_with == "the float64 reference"
     assert len(board.measured) == 3
     assert all(0 < e.error < 1e-5 and e.seconds > 0 for e in board.measured)
+
+
+def test_what_plain_arithmetic_needs_arrives(monkeypatch):
+    found = []
+    with_plain = expected.with_plain
+    monkeypatch.setattr(
+        expected, "with_plain", lambda *x: found.append(with_plain(*x)) or found[-1]
+    )
+    data = tilec.compile(CAUSAL).sample(3, B=1, H=1, M=32, N=64, D=4096, E=16)
+    board = tuned(CAUSAL, {**data, "scale": 1.0}, space="i=16")
+    assert (len(found), [e.state for e in board.entries]) == (1, ["measured"] * 2)
 
 
 def test_several_outputs_scalars_and_integers_arrive():

@@ -35,7 +35,7 @@ def dying(self, c, until):
 
 bench.Here.check = dying
 kernel = tilec.compile(CAUSAL)
-kernel.tune(**kernel.sample(**{SIZES}), budget=60.0, jobs=0, space="{SPACE}")
+kernel.tune(**kernel.sample(**{SIZES}), budget=600.0, jobs=0, space="{SPACE}")
 """
 NEVER = 0
 
@@ -47,10 +47,10 @@ def search(dies: int) -> subprocess.Popen[bytes]:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing kills like that here")
 def test_killed_it_loses_the_candidate_in_flight_alone(tmp_path):
-    assert search(4).wait(60) == -signal.SIGKILL
+    assert search(4).wait(600) == -signal.SIGKILL
     left = shutil.copy(store.path(), tmp_path / "left.sqlite")
     kernel = tilec.compile(CAUSAL)
-    board = kernel.tune(**kernel.sample(**SIZES), budget=60.0, jobs=0, space=SPACE, resume=True)
+    board = kernel.tune(**kernel.sample(**SIZES), budget=600.0, jobs=0, space=SPACE, resume=True)
     with store.open_store(Path(left)) as s:
         before = {t.choice.text: t for t in s.trials(board.key)}
     assert sorted(t.state for t in before.values()) == ["measured", "measured", "running"]
@@ -62,7 +62,7 @@ def test_killed_it_loses_the_candidate_in_flight_alone(tmp_path):
 
 
 def test_two_at_once_end_with_a_winner():
-    assert [p.wait(90) for p in [search(NEVER), search(NEVER)]] == [0, 0]
+    assert [p.wait(600) for p in [search(NEVER), search(NEVER)]] == [0, 0]
     with store.open_store() as s:
         (winner,) = s.winners()
         assert {t.state for t in s.trials(winner.key)} == {"measured"}

@@ -284,6 +284,44 @@ def test_what_is_too_large_for_that_is_checked_against_the_default(monkeypatch):
     assert max(e.error for e in board.measured) < 1e-5
 
 
+@pytest.mark.parametrize("most", [expected.EXACT, 10])
+def test_large_exponents_are_as_far_off_as_plain_arithmetic(monkeypatch, most):
+    monkeypatch.setattr(expected, "EXACT", most)
+    kernel = tilec.compile(CAUSAL, target="cpu")
+    data = {**kernel.sample(3, B=1, H=1, M=32, N=64, D=4096, E=16), "scale": 1.0}
+    seen = []
+    with_plain = expected.with_plain
+    monkeypatch.setattr(expected, "with_plain", lambda *x: seen.append(with_plain(*x)) or seen[-1])
+    board = kernel.tune(**data, budget=60.0, jobs=0, space="i=16")
+    assert (len(seen), board.complete) == (1, True)
+    assert 0 < seen[0].plain["O"] < 1e-2
+
+
+def test_a_budget_that_is_too_short_is_refused_before_anything_runs(monkeypatch):
+    monkeypatch.setattr(search._Search, "prepare_default", lambda _: pytest.fail("it ran"))
+    monkeypatch.setattr(search.cost, "seconds", lambda *_: 25.0)
+    with pytest.raises(
+        tilec.ResourceError, match=r"takes 25 s or more.* 60 s of the.*works is 600 s"
+    ):
+        tuned(tilec.compile(CAUSAL), space="i=16")
+
+
+def test_a_budget_that_ends_early_leaves_the_default(monkeypatch):
+    said = []
+    monkeypatch.setattr(search.cost, "seconds", lambda *_: 0.2)
+    late = {"left": property(lambda _: 0.0), "possible": lambda _: None}
+    for name, x in late.items():
+        monkeypatch.setattr(search._Search, name, x)
+    monkeypatch.setattr(search._Search, "in_time", lambda _: (_ for _ in ()).throw(search.Late()))
+    board = tuned(tilec.compile(CAUSAL), space="i=16", notice=said.append)
+    assert (board.complete, board.best) == (False, board.default)
+    assert board.compared_with == "the default schedule"  # there was no time for exact values
+    assert said == [
+        "computing exact values to compare with",
+        "timing the default schedule: about 0.2 s a call",
+    ]
+
+
 def test_what_does_not_fit_is_not_tried():
     kernel = tilec.compile(CAUSAL)
     data = kernel.sample(**SIZES | {"M": 4096, "N": 4096})

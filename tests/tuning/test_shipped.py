@@ -13,7 +13,7 @@ from tests.programs import CAUSAL
 from tilec import backend
 from tilec.cut import Cutter
 from tilec.tuning import shipped, space, store
-from tilec.tuning.key import kind, threads
+from tilec.tuning.key import kind
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SIZES = {"B": 1, "H": 2, "M": 64, "N": 64, "D": 16, "E": 16}
@@ -34,7 +34,7 @@ ONE = shipped.Default(
     sizes=SIZES,
     free=("B", "H"),
     target=kind("cpu"),
-    threads=threads("cpu"),
+    threads=backend.threads("cpu"),
     choice=store.Choice({"i": 16, "j": 32}),
     rule=store.Choice({"i": 64, "j": 64}),
     seconds=1e-3,
@@ -81,7 +81,7 @@ def test_a_shipped_schedule_serves_machines_of_its_kind(ships):
     assert dict(found.choice.tile) == {"i": 16, "j": 32}
     ships(target="cpu of another kind")
     assert taken(**SIZES) is None
-    ships(threads=1 + threads("cpu"))
+    ships(threads=1 + backend.threads("cpu"))
     assert taken(**SIZES) is None
 
 

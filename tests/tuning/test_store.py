@@ -94,7 +94,17 @@ def test_a_file_that_others_may_write_is_not_trusted(file):
         store.open_store()
 
 
-@pytest.mark.parametrize("column", ["tile = '{\"i\": 7}'", "gain = 9.0", "checksum = ''"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        "tile = '{\"i\": 7}'",
+        "gain = 9.0",
+        "checksum = ''",
+        "kernel = x'00ff'",
+        "types = cast(x'ff' as text)",
+        "seconds = null",
+    ],
+)
 def test_a_changed_row_is_reported(file, column):
     with store.open_store() as s:
         s.keep(WINNER)
@@ -102,8 +112,40 @@ def test_a_changed_row_is_reported(file, column):
     c.execute(f"update winners set {column}")
     c.commit()
     c.close()
-    with store.open_store() as s, pytest.raises(StoreError, match="damaged row"):
-        s.winner(KEY)
+    with store.open_store() as s:
+        with pytest.raises(StoreError, match=f"is damaged.*tilec cache remove {KEY.digest[:12]}"):
+            s.winner(KEY)
+        assert (s.winners(), s.damaged()) == ([], [KEY.digest])
+        s.remove(s.damaged())
+        assert s.damaged() == []
+
+
+def test_a_damaged_trial_is_tried_again(file):
+    with store.open_store() as s:
+        s.note(KEY, Trial(Choice({"i": 64}), "measured", 0.9, 0.01))
+        s.note(KEY, Trial(Choice({"i": 32}), "measured", 0.8, 0.01))
+    c = sqlite3.connect(file)
+    c.execute("update trials set relative = 0.1 where relative = 0.8")
+    c.commit()
+    c.close()
+    with store.open_store() as s:
+        assert [t.choice.tile for t in s.trials(KEY)] == [{"i": 64}]
+
+
+def test_a_folder_in_the_place_of_the_file_is_reported(file):
+    file.mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"schedules\.sqlite is no file.*remove it"):
+        store.open_store()
+    with pytest.raises(StoreError, match=r"schedules\.sqlite is no file.*remove it"):
+        store.remove()
+
+
+def test_all_is_removed(file):
+    assert not store.remove()
+    with store.open_store() as s:
+        s.keep(WINNER)
+    assert store.remove()
+    assert not file.exists()
 
 
 def test_export_reads_back(file):

@@ -165,6 +165,7 @@ def _compared(
         "scalars": plan.bound.scalars,
         "formula": None if found is None else str(found[0]),
         "schedule": None if plan.tuned is None else str(plan.tuned.choice),
+        "shipped": plan.tuned is not None and plan.tuned.shipped,
         "compared_by": "best" if any(r.uneven for r in runners) else "median",
     }, runners
 
@@ -257,6 +258,7 @@ def _check(
     from tilec import formula
 
     some: tuple[slice, ...] = ()
+    own: Mapping[str, Any] = arrays
     if found is not None:
         some, own = _some_heads(arrays, found[1])
         want = formula.evaluate(found[0].fixed(plan.bound.scalars), own, found[1].names)
@@ -271,7 +273,12 @@ def _check(
         if got.shape != want.shape:
             r.run, r.refused = None, f"gives shape {got.shape}, not {want.shape}"
         else:
-            r.error = accuracy.error(got, want, accuracy.tolerance((*arrays.values(), got)))
+            narrow = accuracy.tolerance((*arrays.values(), got))
+            r.error = accuracy.error(got, want, narrow)
+            if r is runners[0] and not r.error.ok:
+                plain = _first(kernel.plain(**own, **scalars))
+                off = accuracy.error(plain, want, 0.0).largest
+                r.error = accuracy.error(got, want, narrow, off)
 
 
 def _some_heads(
@@ -362,7 +369,7 @@ def _table(facts: Mapping[str, Any], runners: Sequence[Runner]) -> Iterator[str]
     else:
         yield f"recognised as: {facts['formula']}"
     if facts["schedule"] is not None:
-        yield f"schedule {facts['schedule']} (tuned)"
+        yield f"schedule {options.schedule(facts['schedule'], facts['shipped'])}"
     wide = max(len(r.name) for r in runners)
     yield f"{'':{wide}} {'median':>10} {'best':>10} {'runs':>5} {'tilec is':>12} {'largest':>9} {'mean error':>10}"
     by, uneven = facts["compared_by"], [r.name for r in runners if r.uneven]

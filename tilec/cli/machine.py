@@ -65,7 +65,8 @@ def list_(json: options.Json = False) -> None:
 
     known = [p.stat().st_size for p in cache.rows()]
     sizes = {str(p.relative_to(cache.root())): p.stat().st_size for p in cache.objects()}
-    winners, roofs = _winners(), [c for c in ceilings.kept().values() if c is not None]
+    winners, damaged = _stored()
+    roofs = [c for c in ceilings.kept().values() if c is not None]
     total = sum(sizes.values())
     if json:
         options.print_json(
@@ -79,6 +80,7 @@ def list_(json: options.Json = False) -> None:
                     | {"seconds": w.seconds, "speed": w.gain, "id": w.key.digest[:12]}
                     for w in winners
                 ],
+                "damaged_schedules": [d[:12] for d in damaged],
                 "ceilings": [c.machine for c in roofs],
             }
         )
@@ -92,18 +94,21 @@ def list_(json: options.Json = False) -> None:
             f"{w.key.digest[:12]}  {w.key.kernel}({w.key.sizes}; {w.key.types}) on {w.key.target}: {w.choice}, "
             f"{w.gain:.2f}x the default"
         )
+    for d in damaged:
+        print(f"{d[:12]}  damaged, and not used; `tilec cache remove {d[:12]}` removes it")
     print(count(len(winners), "tuned schedule"))
     for c in roofs:
         print(f"ceilings of {c.machine}")
 
 
-def _winners() -> list[Winner]:
+def _stored() -> tuple[list[Winner], list[str]]:
+    """The schedules that are stored, and the digests of those that are damaged."""
     from tilec.tuning import store
 
     if not store.exists():
-        return []
+        return [], []
     with store.open_store() as s:
-        return s.winners()
+        return s.winners(), s.damaged()
 
 
 @cache.command()
@@ -112,13 +117,15 @@ def verify(json: options.Json = False) -> None:
     from tilec import cache, ceilings
 
     objects, rows, roofs = cache.objects(), cache.rows(), ceilings.kept()
+    winners, damaged = _stored()
     bad = [p for p in (*objects, *rows) if cache.read(p) is None]
     bad += [p for p, c in roofs.items() if c is None]
     if json:
         counts = {"objects": len(objects), "rows": len(rows), "ceilings": len(roofs)}
-        facts = {**counts, "schedules": len(_winners())}
-        options.print_json({**facts, "damaged": [str(p) for p in bad]})
-        raise typer.Exit(1 if bad else 0)
+        facts = {**counts, "schedules": len(winners) + len(damaged)}
+        wrong = {"damaged": [str(p) for p in bad], "damaged_schedules": [d[:12] for d in damaged]}
+        options.print_json({**facts, **wrong})
+        raise typer.Exit(1 if bad or damaged else 0)
     for p in bad:
         print(f"not used, for it is damaged or others can have written it: {p}")
     print(
@@ -126,8 +133,8 @@ def verify(json: options.Json = False) -> None:
         end="",
     )
     print(f"{len(bad)} damaged")
-    print(f"{count(len(_winners()), 'tuned schedule')} read")  # raises where one is damaged
-    if bad:
+    print(f"{count(len(winners) + len(damaged), 'tuned schedule')} read, {len(damaged)} damaged")
+    if bad or damaged:
         raise typer.Exit(1)
 
 
@@ -145,8 +152,7 @@ def clear(
     from tilec.tuning import store
 
     if tuned:
-        there = store.exists()
-        store.path().unlink(missing_ok=True)
+        there = store.remove()
         print(f"tuned schedules removed: {store.path()}" if there else "there were none")
     if measured:
         print(f"ceilings of {_removed(list(ceilings.kept()))} machines removed")
@@ -168,7 +174,8 @@ def remove(
     """Forget some tuned schedules."""
     from tilec.tuning import store
 
-    digests = [w.key.digest for w in _winners()]
+    winners, damaged = _stored()
+    digests = [*(w.key.digest for w in winners), *damaged]
     chosen: list[str] = []
     for id_ in ids:
         found = [d for d in digests if d.startswith(id_)]

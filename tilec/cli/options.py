@@ -79,8 +79,9 @@ def integers(option: str, texts: Strings, least: int) -> dict[str, int]:
     for name, value in pairs(option, texts).items():
         n = _integer(value)
         if n is None or not least <= n < 1 << 63:
+            most = "" if n is None or n < 1 << 63 else ", below 2^63"
             raise typer.BadParameter(
-                f"{name}={value}: expected an integer of {least} or more", param_hint=option
+                f"{name}={value}: expected an integer of {least} or more{most}", param_hint=option
             )
         out[name] = n
     return out
@@ -216,6 +217,23 @@ def check_plot(file: str | None) -> None:
         from tilec import plots
 
         plots.check(file)
+
+
+def schedule(chosen: str, shipped: bool) -> str:
+    """A stored schedule, and where it is from."""
+    if chosen == "default":
+        return "default (tuned: no other was faster; --tile overrides it)"
+    return f"{chosen} ({'shipped' if shipped else 'tuned'}; --tile overrides it)"
+
+
+def check_folder(file: str | None) -> None:
+    """Raises what writing to a file would, where its folder is missing, before the work whose results are to be written."""
+    import os
+
+    if file is not None and not os.path.isdir(os.path.dirname(file) or "."):
+        raise ArgumentError(f"cannot write {file}: there is no such folder")
+    if file is not None and os.path.isdir(file):
+        raise ArgumentError(f"cannot write {file}: it is a folder")
 
 
 def say(message: str) -> None:

@@ -309,8 +309,7 @@ def _value(ir: IR, v: Value, size: int) -> dict[str, Any]:
 
 def _choice(tuned: Winner | None) -> Iterator[str]:
     if tuned is not None:
-        how = "shipped" if tuned.shipped else "tuned"
-        yield f"schedule {tuned.choice} ({how}; --tile overrides it)"
+        yield f"schedule {options.schedule(str(tuned.choice), tuned.shipped)}"
 
 
 def _roofs(roof: Ceilings) -> Iterator[str]:

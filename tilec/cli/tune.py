@@ -7,19 +7,25 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tilec.cli import options
-from tilec.errors import ArgumentError
+from tilec.dtypes import DType
+from tilec.errors import ArgumentError, ResourceError
+from tilec.scalar import Number, evaluate
 
 if TYPE_CHECKING:
+    from tilec.kernel import Kernel
     from tilec.tuning.board import Entry, Leaderboard
 
 Progress = Callable[[int, int, "Entry", "Entry"], None]
+DRAWN = 50e6
+"""Values of sample data in a second."""
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -78,6 +84,7 @@ def tune(
     if file is None and export is None and import_ is None:
         raise typer.BadParameter("give a FILE, --export or --import", param_hint="FILE")
     options.check_plot(plot)
+    options.check_folder(export)
     if import_ is not None:
         _import(import_)
     if file is not None:
@@ -121,7 +128,10 @@ def _tuned(
     from tilec import backend, gpu
     from tilec.cli.run import arguments_of
 
+    until = time.monotonic() + budget
     kernel = options.load(file, target)
+    if input_ is None:
+        _affordable(kernel, budget, size, dtype, set_)
     arguments = arguments_of(kernel, input_, size, dtype, seed)
     if kernel.target is not None and backend.on_gpu(kernel.target):
         arguments = gpu.send(arguments)
@@ -130,12 +140,57 @@ def _tuned(
     with _progress() as progress:
         return kernel.tune(
             **arguments,
-            budget=budget,
+            budget=max(until - time.monotonic(), 1e-3),
             space=None if space is None else " ".join(space),
             jobs=workers,
             resume=resume,
             progress=progress,
+            notice=options.say,
         )
+
+
+def _affordable(
+    kernel: Kernel, budget: float, size: options.Strings, dtype: str | None, set_: options.Strings
+) -> None:
+    """Raises ResourceError where the budget would be over before anything is known; says what takes long."""
+    from tilec.tuning.search import FEWEST, WORTH
+
+    sizes = options.integers("--size", size, 0)
+    options.check_sizes(kernel, sizes)
+    known, scalars = kernel.environment(sizes, options.scalars(set_))
+    shapes = ([int(evaluate(d, known)) for d in t.dims] for t in kernel.signature.tensors.values())
+    many = sum(math.prod(shape) for shape in shapes)
+    drawing = many / DRAWN
+    call = call_seconds(kernel, options.element_type(dtype, kernel.target), known, scalars)
+    if drawing + FEWEST * call > budget:
+        raise ResourceError(
+            f"tune: drawing {many:,} values of sample data takes about {drawing:.0f} s, a call about {call:.2g} s, which is "
+            f"too long for a budget of {budget:g} s; what works is --budget {math.ceil(2 * drawing + 2 * WORTH * call)}s, "
+            "or smaller sizes (--size)"
+        )
+    if drawing > 1:
+        options.say(f"drawing {many:,} values of sample data: about {drawing:.0f} s")
+
+
+def call_seconds(
+    kernel: Kernel, dtype: DType, sizes: Mapping[str, int], scalars: Mapping[str, Number]
+) -> float:
+    """The time of a call as the cost model sees it."""
+    from tilec import backend, ceilings, cost
+    from tilec.traffic import budget
+
+    target = kernel.target or "cpu"
+    if target == "reference":
+        return 0.0
+    stages = dict(kernel.stages(dtype=dtype, sizes=sizes))
+    draft = backend.draft(stages["place"], target, {}, (stages["online"], sizes))
+    stated = budget(
+        draft.kernel, sizes, scalars, kernel.deciding([draft.kernel], dtype, dict(sizes))
+    )
+    roof = ceilings.measured(target)
+    if draft.seconds is not None:
+        return draft.seconds(stated, roof)
+    return cost.seconds(draft.kernel, stated, roof, None)
 
 
 @contextlib.contextmanager

@@ -83,6 +83,7 @@ class Apart:
 
     def expect(self, want: Expected) -> None:
         want.write(self._folder)
+        self._tell({"do": "expect"})
 
     def check(self, c: Candidate, until: float) -> tuple[str, float]:
         a = self._ask("check", c, until)
@@ -94,8 +95,12 @@ class Apart:
         return seconds
 
     def forget(self, name: str) -> None:
+        self._tell({"do": "forget", "name": name})
+
+    def _tell(self, request: dict[str, Any]) -> None:
+        """Says something to the process, where there is one."""
         if self._child is not None:
-            self._child.send({"do": "forget", "name": name})
+            self._child.send(request)
             try:
                 self._child.receive(time.monotonic() + PATIENCE)
             except (Late, Gone):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,10 @@ EXACT = 400_000_000
 """Operations up to which all values are computed exactly."""
 SAMPLED = 2_000_000_000
 """Operations that may be spent on exact values of some tiles."""
+PER_SECOND = 200_000_000
+"""Operations of the reference in a second, on a machine that is not slow."""
+REFERENCE = "the float64 reference"
+"""What exact values come from."""
 TILES = 24
 """Tiles of each grid that are computed exactly, at most."""
 ROWS = 16
@@ -43,11 +47,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Expected:
-    """Parts of the outputs whose values are known. `source`: what they come from, for people."""
+    """Parts of the outputs whose values are known. `source`: what they come from, for people; `tiles`: at how many tiles, 0
+    for all; `plain`: how far off plain arithmetic is in each output, where that was asked."""
 
     parts: tuple[Part, ...]
     tolerance: float
     source: str
+    tiles: int = 0
+    plain: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def differs(self, got: Mapping[str, Any]) -> tuple[str, float]:
         """What is wrong with a result (nothing: ""), and its largest error."""
@@ -58,7 +65,7 @@ class Expected:
             mine = [p for p in self.parts if p.name == name]
             have = numpy.concatenate([numpy.ravel(p.of(got)).astype("float64") for p in mine])
             want = numpy.concatenate([numpy.ravel(p.values).astype("float64") for p in mine])
-            e = accuracy.error(have, want, self.tolerance)
+            e = accuracy.error(have, want, self.tolerance, self.plain.get(name, 0.0))
             if not e.ok:
                 return f"{name} is off by {e.largest:.3g}, allowed {e.allowed:.3g}", e.largest
             worst = max(worst, e.largest)
@@ -71,7 +78,12 @@ class Expected:
         import numpy
 
         about = [[p.name, p.start, p.length] for p in self.parts]
-        meta = {"parts": about, "tolerance": self.tolerance, "source": self.source}
+        meta: dict[str, object] = {
+            "parts": about,
+            "tolerance": self.tolerance,
+            "source": self.source,
+            "plain": dict(self.plain),
+        }
         (folder / "expected.json").write_text(json.dumps(meta), encoding="utf-8")
         values = {str(n): numpy.asarray(p.values, "float64") for n, p in enumerate(self.parts)}
         save: Any = numpy.savez
@@ -88,7 +100,7 @@ class Expected:
                 Part(name, tuple(start), tuple(length), values[str(n)])
                 for n, (name, start, length) in enumerate(meta["parts"])
             )
-        return Expected(parts, meta["tolerance"], meta["source"])
+        return Expected(parts, meta["tolerance"], meta["source"], plain=meta["plain"])
 
 
 def whole(values: Mapping[str, Any], tolerance: float, source: str) -> Expected:
@@ -97,25 +109,45 @@ def whole(values: Mapping[str, Any], tolerance: float, source: str) -> Expected:
     return Expected(tuple(parts), tolerance, source)
 
 
-def exact(problem: Problem, tolerance: float) -> Expected | None:
-    """Exact values: all of them, or those of some tiles; None where both take too long."""
-    from tilec.backends.reference import sampling
-
+def exact(problem: Problem, tolerance: float, seconds: float) -> Expected | None:
+    """Exact values: all of them, or those of some tiles; None where both would take longer than some seconds."""
     tiles = _small_tiles(problem)
     total, before, each = _work(problem, tiles)
-    if total <= EXACT:
-        return whole(problem.reference(), tolerance, "the float64 reference")
-    affordable = min(TILES, int((SAMPLED - before) // max(each, 1)))
+    most = min(SAMPLED, seconds * PER_SECOND)
+    if total <= min(EXACT, most):
+        return whole(problem.reference(), tolerance, REFERENCE)
+    affordable = min(TILES, int((most - before) // max(each, 1)))
     if affordable < 2:
         return None
-    found = sampling.sampled(tiles, problem.arrays, problem.scalars, affordable)
-    parts = [
+    parts = _at_tiles(problem, tiles, affordable)
+    places = [p.name for p in parts]
+    many = max(places.count(name) for name in places)
+    return Expected(parts, tolerance, f"{REFERENCE} at {many} tiles", affordable)
+
+
+def with_plain(problem: Problem, want: Expected) -> Expected:
+    """Exact values, and how far off plain arithmetic is."""
+    if want.tiles:
+        got = _at_tiles(problem, _small_tiles(problem), want.tiles, plain=True)
+    else:
+        got = whole(problem.reference(plain=True), 0.0, REFERENCE).parts
+    off: dict[str, float] = {}
+    for have, exactly in zip(got, want.parts, strict=True):
+        e = accuracy.error(have.values, exactly.values, 0.0)
+        off[have.name] = max(e.largest, off.get(have.name, 0.0))
+    return replace(want, plain=off)
+
+
+def _at_tiles(problem: Problem, tiles: Kernel, many: int, plain: bool = False) -> tuple[Part, ...]:
+    """The values of the outputs at some tiles, the same each time."""
+    from tilec.backends.reference import sampling
+
+    found = sampling.sampled(tiles, problem.arrays, problem.scalars, many, plain=plain)
+    return tuple(
         Part(name, tuple(s.start for s in p.at), tuple(s.stop - s.start for s in p.at), p.values)
         for name, places in found.items()
         for p in places
-    ]
-    many = max(len(places) for places in found.values())
-    return Expected(tuple(parts), tolerance, f"the float64 reference at {many} tiles")
+    )
 
 
 def _small_tiles(problem: Problem) -> Kernel:

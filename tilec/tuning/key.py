@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilec import __version__, cache, text
+from tilec import __version__, backend, cache, text
 from tilec.ir import Kernel
 
 
@@ -53,15 +53,20 @@ def near(n: int) -> int:
     return 0 if n < 1 else 1 << round(math.log2(n))
 
 
-@functools.cache
 def machine(target: str) -> str:
     """A target on this machine: the processor with a hash of its features and the number of threads, or the GPU."""
+    many = backend.threads(target)
+    return _processor(target) + ("" if many is None else f" x{many}")
+
+
+@functools.cache
+def _processor(target: str) -> str:
     if target == "cpu":
-        from tilec.backends.cpu import jit, pool
+        from tilec.backends.cpu import jit
 
         host = jit.host()
         features = hashlib.sha256(host.features.encode()).hexdigest()[:8]
-        return f"cpu {host.cpu} {features} x{pool.threads()}"
+        return f"cpu {host.cpu} {features}"
     if target.startswith("cuda"):
         from tilec.backends.cuda import arch
         from tilec.backends.cuda.target import default_arch
@@ -77,15 +82,6 @@ def kind(target: str) -> str:
     from tilec.backends.cpu import jit
 
     return f"cpu {jit.host().width}"
-
-
-def threads(target: str) -> int | None:
-    """How many threads of a CPU share a call."""
-    if target != "cpu":
-        return None
-    from tilec.backends.cpu import pool
-
-    return pool.threads()
 
 
 @functools.cache

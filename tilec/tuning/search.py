@@ -28,8 +28,9 @@ from tilec.tuning.bench import Bench, Candidate
 from tilec.tuning.board import Entry, Leaderboard
 from tilec.tuning.child import Late
 from tilec.tuning.compilers import Compilers
+from tilec.tuning.expected import Expected
 from tilec.tuning.key import Key
-from tilec.tuning.store import UNFIT, Choice, Store, Trial, Winner
+from tilec.tuning.store import UNFIT, Choice, Store, StoreError, Trial, Winner
 from tilec.wide import counted
 from tilec.work import Unit
 
@@ -39,6 +40,16 @@ HOPELESS = 1.3
 """A candidate this much slower than the incumbent after the first rounds is not timed further."""
 CLOSE = 1.05
 """One that is no closer than this to the incumbent has been timed often enough after the fewest rounds."""
+FEWEST = 3
+"""Calls that a search needs at least: one whose result is checked, two that are timed."""
+WORTH = 12
+"""Calls after which the default and a candidate are known."""
+DEFAULT = "the default schedule"
+"""What results are compared with where exact values take too long."""
+SHARE = 0.25
+"""Of what is left of the budget, for exact values."""
+SLOW = 0.5
+"""Seconds from which on it is said what is being done."""
 FOREVER = 1e9
 """A time of the monotonic clock that does not come."""
 BETTER = 0.98
@@ -49,8 +60,8 @@ BETTER = 0.98
 class Problem:
     """What is tuned: a kernel's IR before and after the tensor passes, and a call of it.
 
-    `fixed`: the sizes that code is compiled for. `arrays`: NumPy arrays. `reference` gives the exact outputs; `bench` makes
-    what runs the candidates.
+    `fixed`: the sizes that code is compiled for. `arrays`: NumPy arrays. `reference` gives the exact outputs (`plain=True`:
+    those of plain arithmetic); `bench` makes what runs the candidates.
     """
 
     key: Key
@@ -61,7 +72,7 @@ class Problem:
     scalars: Mapping[str, Number]
     fixed: Mapping[str, int]
     arrays: Mapping[str, Any]
-    reference: Callable[[], Mapping[str, Any]]
+    reference: Callable[..., Mapping[str, Any]]
     bench: Callable[[], Bench]
 
 
@@ -70,7 +81,7 @@ class Options:
     """How to search. `budget`: seconds; `space`: as text, None for the usual one; `jobs`: compiling processes, 0 for none.
 
     `resume`: keep what an earlier search for the same key measured. `progress` sees each step: how many candidates are
-    done, of how many, and the best so far.
+    done, of how many, and the best so far. `notice` hears what is done before, where that takes long.
     """
 
     budget: float = 60.0
@@ -78,6 +89,7 @@ class Options:
     jobs: int = 1
     resume: bool = False
     progress: Callable[[int, int, Entry, Entry], None] | None = None
+    notice: Callable[[str], None] | None = None
 
 
 def tune(problem: Problem, store: Store, options: Options = Options()) -> Leaderboard:
@@ -91,7 +103,9 @@ def tune(problem: Problem, store: Store, options: Options = Options()) -> Leader
 
 class _Search:
     def __init__(self, problem: Problem, store: Store, options: Options) -> None:
-        self.until = time.monotonic() + options.budget
+        self.until = (
+            time.monotonic() + options.budget
+        )  # also of what is measured and computed first
         self.problem, self.store, self.options = problem, store, options
         self.cutter = Cutter.of(problem.online, problem.target)
         self.far = binding.far(counted(problem.lowered), problem.scalars)
@@ -110,6 +124,7 @@ class _Search:
         self.default, _ = self.entry(Choice())
         self.incumbent = self.default
         self.complete = False
+        self.possible()
         self.bench = problem.bench()
 
     def run(self) -> Leaderboard:
@@ -129,6 +144,26 @@ class _Search:
         except (KeyboardInterrupt, Late):
             pass  # what is known stays
         return self.board()
+
+    def possible(self) -> None:
+        """Raises ResourceError where the budget ends before the default schedule could be timed."""
+        call = self.default.predicted
+        if FEWEST * call <= self.left:
+            return
+        raise ResourceError(
+            f"tune: a call of these sizes takes {call:.2g} s or more, too long for the {max(self.left, 0):.2g} s of "
+            f"the budget that are left; what works is {math.ceil(2 * WORTH * call)} s more, or smaller sizes"
+        )
+
+    @property
+    def left(self) -> float:
+        """Seconds until the budget is spent."""
+        return self.until - time.monotonic()
+
+    def notice(self, doing: str) -> None:
+        """Says what is being done, where it takes long enough to wonder."""
+        if self.options.notice is not None and FEWEST * self.default.predicted > SLOW:
+            self.options.notice(doing)
 
     def tell(self, total: int) -> None:
         """Shows the progress to whoever watches."""
@@ -200,7 +235,10 @@ class _Search:
 
     def stored(self) -> Iterable[Choice]:
         """The winner of an earlier search: worth another look."""
-        w = self.store.winner(self.problem.key)
+        try:
+            w = self.store.winner(self.problem.key)
+        except StoreError:  # damaged: this search stores another one in its place
+            return []
         known = set(spaces.tiled_axes(self.cut(Choice()).kernel))
         return [w.choice] if w is not None and set(w.choice.tile) <= known else []
 
@@ -266,31 +304,53 @@ class _Search:
 
     def prepare_default(self) -> None:
         """Runs the default schedule: its result is checked, its time is the yardstick. It may outlast the budget."""
-        p, c = self.problem, self.candidate(self.default)
-        tolerance = accuracy.tolerance((*p.arrays.values(), *p.lowered.outputs))
-        want = expected.exact(p, tolerance)
-        if want is None:
-            want = expected.whole(self.bench.outputs(c, FOREVER), tolerance, "the default schedule")
-        self.want = want
+        c = self.candidate(self.default)
+        self.notice("computing exact values to compare with")
+        self.want = self.expected(c)
         self.bench.expect(self.want)
-        wrong, worst = self.bench.check(c, FOREVER)
+        self.notice(f"timing the default schedule: about {self.default.predicted:.2g} s a call")
+        wrong, worst = self.checked(c, FOREVER)
         if wrong:
             raise UnsupportedError(
                 f"tune: the default schedule's result is not the reference's ({wrong}); what works is to report this"
             )
-        times = [self.bench.burst(c, FOREVER) for _ in range(self.bench.least)]
+        seconds = self.default_seconds(c)
         self.default = replace(
-            self.default,
-            state="measured",
-            relative=1.0,
-            seconds=statistics.median(times),
-            error=worst,
+            self.default, state="measured", relative=1.0, seconds=seconds, error=worst
         )
         self.incumbent = self.default
         self.done.append(self.default)
         tiles = self.default.runs
         assert tiles is not None
         self.least = self.bound(tiles)
+
+    def checked(self, c: Candidate, until: float) -> tuple[str, float]:
+        """What is wrong with a candidate's result, and its largest error. Where the first is off by more than the tolerance,
+        it is found out what may be due to the types."""
+        wrong, worst = self.bench.check(c, until)
+        if not wrong or self.want.plain or self.want.source == DEFAULT:
+            return wrong, worst
+        self.notice("computing how far off plain arithmetic is")
+        self.want = expected.with_plain(self.problem, self.want)
+        self.bench.expect(self.want)
+        return self.bench.check(c, until)
+
+    def expected(self, default: Candidate) -> Expected:
+        """What results should be: exact values, or where these take too long what the default schedule gives."""
+        p = self.problem
+        tolerance = accuracy.tolerance((*p.arrays.values(), *p.lowered.outputs))
+        want = expected.exact(p, tolerance, SHARE * self.left)
+        if want is not None:
+            return want
+        outputs = self.bench.outputs(default, FOREVER)
+        return expected.whole(outputs, tolerance, DEFAULT)
+
+    def default_seconds(self, c: Candidate) -> float:
+        """The time of the default schedule, from fewer calls where the budget ends."""
+        times: list[float] = []
+        while len(times) < self.bench.least and (self.left > 0 or not times):
+            times.append(self.bench.burst(c, FOREVER))
+        return statistics.median(times)
 
     def bound(self, tiles: Kernel) -> float:
         """Seconds that no schedule beats: for the compulsory bytes, and the operations that all schedules do."""
@@ -326,7 +386,7 @@ class _Search:
 
     def timed(self, e: Entry) -> Entry:
         """A candidate after its check and its timing. Raises Late where the budget ends before its time is known."""
-        wrong, worst = self.bench.check(self.candidate(e), self.until)
+        wrong, worst = self.checked(self.candidate(e), self.until)
         if wrong:
             return replace(e, state="wrong", note=wrong)
         ratio, seconds = self.beside(e, self.incumbent)

@@ -20,9 +20,10 @@ from importlib.resources import files
 from typing import Any
 
 from tilec import text
+from tilec.backend import threads
 from tilec.ir import Kernel
 from tilec.renaming import used_names
-from tilec.tuning.key import Key, kind, near, threads
+from tilec.tuning.key import Key, kind, near
 from tilec.tuning.store import Choice, StoreError, Winner, choice
 
 FILE = "shipped.json"

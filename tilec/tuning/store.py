@@ -14,7 +14,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -110,9 +110,19 @@ class Store:
         return _winner(rows[0], self.file) if rows else None
 
     def winners(self) -> list[Winner]:
-        """All of them."""
-        rows = self._rows("select * from winners order by kernel, sizes, target")
-        return [_winner(r, self.file) for r in rows]
+        """All that are sound."""
+        return [w for w in self._all() if isinstance(w, Winner)]
+
+    def damaged(self) -> list[str]:
+        """The digests under which damaged rows are stored."""
+        return [w for w in self._all() if isinstance(w, str)]
+
+    def _all(self) -> Iterator[Winner | str]:
+        for row in self._rows("select * from winners order by kernel, sizes, target"):
+            try:
+                yield _winner(row, self.file)
+            except StoreError:
+                yield str(row[0])
 
     def keep(self, w: Winner) -> None:
         """Stores a schedule in place of an older one for the same key."""
@@ -143,9 +153,12 @@ class Store:
         self._write("trials", row)
 
     def trials(self, key: Key) -> list[Trial]:
-        """The candidates tried for a key so far."""
-        rows = self._rows("select * from trials where digest = ?", key.digest)
-        return [_trial(r, self.file) for r in rows]
+        """The candidates tried for a key so far; without those whose rows are damaged: they can be tried again."""
+        out: list[Trial] = []
+        for row in self._rows("select * from trials where digest = ?", key.digest):
+            with contextlib.suppress(StoreError):
+                out.append(_trial(row, self.file))
+        return out
 
     def forget(self, key: Key) -> None:
         """Forgets the candidates of a key, not the winner."""
@@ -181,6 +194,16 @@ def _text(root: Path) -> str:
     return os.fspath(path())
 
 
+def remove() -> bool:
+    """Forgets everything; whether there was anything."""
+    there = exists()
+    _check_file(path())
+    for file in (path(), path().with_name(path().name + "-journal")):
+        with _reported(file):
+            file.unlink(missing_ok=True)
+    return there
+
+
 def open_store(file: Path | None = None) -> Store:
     """The file of tuned schedules, made where there is none.
 
@@ -191,6 +214,7 @@ def open_store(file: Path | None = None) -> Store:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _check_owner(file)
         connection = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)
+        connection.text_factory = functools.partial(str, encoding="utf-8", errors="replace")
         try:
             _prepare(connection, file)
         except BaseException:
@@ -200,7 +224,13 @@ def open_store(file: Path | None = None) -> Store:
     return Store(file, connection)
 
 
+def _check_file(file: Path) -> None:
+    if file.exists() and not file.is_file():
+        raise StoreError(f"{file} is no file, where tuned schedules should be; remove it")
+
+
 def _check_owner(file: Path) -> None:
+    _check_file(file)
     if not file.exists() or not hasattr(os, "geteuid"):
         return
     status = file.stat()
@@ -257,9 +287,13 @@ def _checksum(row: Sequence[object]) -> str:
 
 def _sound(row: tuple[Any, ...], file: Path) -> tuple[Any, ...]:
     *values, checksum = row
-    if checksum != _checksum(values):
+    try:
+        sound = checksum == _checksum(values)
+    except TypeError:  # bytes, where a text was written
+        sound = False
+    if not sound:
         raise StoreError(
-            f"{file} holds a damaged row, and is not used; `tilec cache clear --tuned` removes it"
+            f"a schedule in {file} is damaged, and is not used; `tilec cache remove {str(row[0])[:12]}` removes it"
         )
     return tuple(values)
 

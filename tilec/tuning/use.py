@@ -14,7 +14,7 @@ from tilec.binding import Bound
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Kernel
 from tilec.results import Result, new
-from tilec.tuning import search, shipped, space, store
+from tilec.tuning import search, shipped, space, store, turn
 from tilec.tuning.apart import Apart
 from tilec.tuning.bench import Bench, Here
 from tilec.tuning.board import Leaderboard
@@ -95,10 +95,10 @@ class Call:
             scalars=self.bound.scalars,
             fixed=fixed,
             arrays=values,
-            reference=lambda: self.reference(values),
+            reference=functools.partial(self.reference, values),
             bench=lambda: self.bench(values),
         )
-        with store.open_store() as s:
+        with store.open_store() as s, turn.taken(self.target, s.file.parent, options.notice):
             return search.tune(problem, s, options)
 
     def bench(self, values: Mapping[str, Any]) -> Bench:
@@ -115,11 +115,12 @@ class Call:
         runner(self.arrays, self.bound.scalars, results)
         return {n: give(a) for n, a in results.items()}
 
-    def reference(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """The exact outputs."""
+    def reference(self, arrays: Mapping[str, Any], plain: bool = False) -> dict[str, Any]:
+        """The exact outputs, or those of plain arithmetic."""
         from tilec.backends.reference import interpreter
 
-        return dict(interpreter.run(self.kernel, arrays, self.bound.scalars).outputs)
+        how = {"rounding": plain, "in_order": plain}
+        return dict(interpreter.run(self.kernel, arrays, self.bound.scalars, **how).outputs)
 
 
 def _numpy(x: Any) -> Any:

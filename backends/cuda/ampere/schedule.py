@@ -47,6 +47,11 @@ class Schedule:
         return self.height * self.warps
 
     @property
+    def high(self) -> bool:
+        """Whether what is computed is made once, before: the warps compute it as fast as they copy."""
+        return False
+
+    @property
     def held(self) -> int:
         """The rows of which a thread has elements."""
         return self.height // 8

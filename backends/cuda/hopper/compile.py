@@ -53,8 +53,22 @@ def suggested(
     scattered: Collection[str] = (),
 ) -> Schedule:
     """The default schedule for a kernel's shape. Raises Refused where no grid fits. `scattered`: see `sources`."""
-    probe = tiled(specialised(kernel, sizes, packed), Schedule(2, 128, relax=False), packed)
-    return _default(_fitting(probe, frozenset(scattered)), sizes)
+    found = _probed(kernel, sizes, packed, scattered, Schedule(2, 128, relax=False))
+    if int(evaluate(found.kernel.extents[found.row], sizes)) <= ROWS:
+        found = _probed(kernel, sizes, packed, scattered, Schedule(1, 128, relax=False))
+    return _default(found, sizes)
+
+
+def _probed(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    packed: Rows | None,
+    scattered: Collection[str],
+    schedule: Schedule,
+) -> Structure:
+    """The structure of a kernel under some schedule."""
+    probe = tiled(specialised(kernel, sizes, packed), schedule, packed)
+    return _fitting(probe, frozenset(scattered))
 
 
 def cutting(workers: int, schedule: Tiling) -> Options:
@@ -108,13 +122,14 @@ def steps(
 ) -> Pipeline:
     """The passes that `tiles` runs."""
     fixed = {d: sizes[d] for d in _known(kernel, packed)}
-    names = ("stage", *(["relax"] if schedule.relax else []))
+    names = ["relax"] if schedule.relax else []
     cut = (Step("split", cutting(workers, schedule)),) if workers else ()
     return (
         step("specialise", sizes=fixed),
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
         step("steady"),
         step("prune", apart=schedule.apart),
+        step("stage", all=schedule.high),
         *(step(name) for name in names),
         *cut,
         step("place"),
@@ -148,6 +163,8 @@ class Tiling(Protocol):
     @property
     def rows(self) -> int: ...
     @property
+    def high(self) -> bool: ...
+    @property
     def columns(self) -> int: ...
     @property
     def relax(self) -> bool: ...
@@ -165,29 +182,30 @@ def tiled(
     """The placed tile IR of a specialised kernel."""
     extents = tuple(packed.extents.items()) if packed else ()
     cut = cutting(workers, schedule) if workers else None
-    return _tiled(kernel, _target(schedule), schedule.relax, schedule.apart, extents, cut)
+    named = schedule.high, schedule.relax, schedule.apart
+    return _tiled(kernel, _target(schedule), *named, extents, cut)
 
 
 @functools.lru_cache(KEPT)
 def _tiled(
     kernel: Kernel,
     target: Target,
+    high: bool,
     stale: bool,
     apart: bool,
     extents: tuple[tuple[str, int], ...],
     cut: Options | None,
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
-    from tilec.passes import prune
+    from tilec.passes import prune, stage
     from tilec.passes.place import place
     from tilec.passes.relax import relax
     from tilec.passes.split import split
-    from tilec.passes.stage import stage
     from tilec.passes.steady import steady
     from tilec.passes.tile import Options, tile
 
     kernel = steady(tile(kernel, Options(dict(extents), target)))
-    kernel = stage(prune.prune(kernel, prune.Options(apart)))
+    kernel = stage.stage(prune.prune(kernel, prune.Options(apart)), stage.Options(high))
     kernel = relax(kernel) if stale else kernel
     return place(split(kernel, cut) if cut else kernel)
 
@@ -281,7 +299,7 @@ def _registers_fit(s: Structure, schedule: Schedule) -> bool:
 
 def _column_loads(s: Structure) -> int:
     """How many values a thread loads for each column of a window."""
-    if _computed(s) and labels(s):
+    if labels(s):
         return 0  # they come with the keys
     ops = walk(s.blocks[0].middle)
     return sum(isinstance(op, Load) and op.result.type.axes == (s.stream,) for op in ops)

@@ -55,6 +55,11 @@ class Schedule:
     pieces: int = 0
 
     @property
+    def high(self) -> bool:
+        """Whether a tile has many rows: there are others then that read the same keys."""
+        return self.warpgroups > 1
+
+    @property
     def rows(self) -> int:
         """The rows of a block's tile."""
         return ROWS * self.warpgroups

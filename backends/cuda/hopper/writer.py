@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.resources import files
+
+from tilec.backends.cuda.reserved import COMPILER, LANGUAGE, declared, is_private
 
 _WORDS = """
-alignas and asm auto bool break case catch char class const constexpr continue decltype default
-delete do double else enum explicit extern false float for friend goto if inline int long mutable
-namespace new not operator or private protected public register return short signed sizeof static
-struct switch template this throw true try typedef typename union unsigned using virtual void
-volatile while xor u16 u32 u64 i64 r x c column row_i stream_lane memory shared group warp lane quad
-tile tiles heads turn cursor rest wait expect arrive scale clear pin split regular divide least
-greatest narrow word block chosen most_heads next_origin counting own bit k send held last at at_first every row other left
-remaining from
-first loaded late ahead window windows
-origin main min max abs exp log sqrt floor ceil round erf sin cos pow tanh w n b8 b16 b32 four width
-section place taken probe redo counter start head got right slot row_tiles out_place out_row out_here
-out_column part out_lane corner turned position piece thread to kind tried coming few windows_at next_window
-end next stage free factor start_0 start_1 start_2 start_3 windows_0
-windows_1 windows_2 windows_3 begin_0
-begin_1 begin_2 begin_3 crew piece line spot inside tile_place
-upper all_bits first_line own_spot own_inside step source
-adding first_bits sent_row sent_0 sent_1 sent_2 sent_3
-bits_together position_mod uniform repeated finite whole_power real_mod real_floor_div shift_left shift_right powf atan2f
+NO_COLUMN NO_ROW THREAD abs adding ahead at at_first atan2f atomicAdd b16 b32 b8 bit block c ceil ceilf chosen column
+coming corner cos cosf counter counting crew cursor end erf erff every exp exp2f expf fabsf factor few first
+first_line floor floorf fmaf fmaxf fminf four free from got group head heads held i64 inside isinf isnan k kind lane
+last late left line loaded log log2f logf max memory min most_heads n next next_origin next_window origin other
+out_column out_here out_lane out_place out_row own own_inside own_spot part piece place position pow powf probe quad r
+redo remaining rest right rintf round row row_i row_tiles rsqrtf section send sent_row shared sin sinf slab slot
+source spot sqrt sqrtf stage start stream_lane taken tall tanh tanhf thread tile tile_place tiles to tried truncf turn
+turned u16 u32 u64 uint4 w warp whole width window window_at windows windows_at word x
 """
-_RESERVED = frozenset(_WORDS.split())
+"""What the emitters use besides: their variables, and functions of the compiler."""
+_MADE = re.compile(
+    r"(copy|inverse)_.*|.*_(stride\d|next|ahead|late|rows|columns|held|place)|(begin|out|sent|start|windows)_\d+|"
+    r"(rows_by_rows|weights_by_columns)_b?f16"
+)
+_HEADERS = [("hopper", "hopper.cuh"), ("ampere", "primitives.cuh"), ("ampere", "fragments.cuh")]
+
+
+def is_made(name: str) -> bool:
+    """Whether a name is one that the emitters may make of another."""
+    return _MADE.fullmatch(name) is not None
+
+
+@functools.cache
+def _reserved() -> frozenset[str]:
+    folder = files("tilec.backends.cuda")
+    texts = (folder.joinpath(*path).read_text("utf-8") for path in _HEADERS)
+    return LANGUAGE.union(COMPILER, _WORDS.split(), *map(declared, texts))
 
 
 class Lines:
@@ -61,13 +72,14 @@ class Names:
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
-        self.taken: set[str] = set(_RESERVED)
+        self.taken: set[str] = set(_reserved())
 
     def of(self, name: str) -> str:
         """The C name of an IR name."""
         if name not in self.known:
             plain = re.sub(r"\W", lambda m: f"u{ord(m[0]):x}", name, flags=re.ASCII)
-            self.known[name] = self.fresh(plain)
+            bad = is_private(plain) or is_made(plain)
+            self.known[name] = self.fresh(plain + "_" if bad else plain)
         return self.known[name]
 
     def fresh(self, name: str) -> str:

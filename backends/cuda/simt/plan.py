@@ -172,7 +172,7 @@ class Planner:
 
     def follow(self, op: Contract, claimed: set[str]) -> str:
         name, own = op.result.name, set(op.result.type.axes)
-        while name not in self.escaping:
+        while own and name not in self.escaping:  # every thread computes scalars
             users = self.users[name]
             if len(users) != 1 or not isinstance(users[0], (Map, Cast)):
                 break
@@ -259,19 +259,20 @@ class Planner:
                 todo += [y for y in operands(self.defs[x]) if isinstance(y, str)]
         return found
 
-    def join(self, domain: Axes, least: int, over: Axes = ()) -> Stage:
-        """The first stage from `least` on with this domain that can take a reduction over `over`; else a new one."""
+    def join(self, domain: Axes, least: int, over: Axes | None = None) -> Stage:
+        """The first stage from `least` on with this domain, that can take a reduction over `over` where there is one; else
+        a new one."""
         for n in range(least, len(self.stages)):
             stage = self.stages[n]
-            fits = not over or (
-                stage.root is None and (not stage.over or set(stage.over) == set(over))
+            fits = over is None or (
+                stage.root is None and (not stage.reduces or set(stage.over) == set(over))
             )
             if set(stage.domain) == set(domain) and fits:
                 self.index = n
-                stage.over = stage.over or over
+                stage.over = stage.over or over or ()
                 return stage
         self.index = len(self.stages)
-        self.stages.append(Stage(domain, over))
+        self.stages.append(Stage(domain, over or ()))
         return self.stages[-1]
 
     # ---- what is kept

@@ -32,7 +32,7 @@ class Stages(TensorCores):
             self.matrix(stage, stage.root, shape)
         elif stage.root is not None:
             self.contraction(stage, stage.root)
-        elif stage.over:
+        elif stage.reduces:
             self.reduction(stage)
         else:
             self.pointwise(stage)

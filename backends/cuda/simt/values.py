@@ -203,9 +203,10 @@ class Evaluator:
     def read(self, tile: Tile, p: Point) -> Val:
         """A tile's value at a point."""
         text = self.element(tile, p)
-        kind = {"double": "real", "float": "real", "i64": "i64", "bool": "bool"}.get(tile.ctype)
-        if kind is not None:
-            return Val(text, kind, tile.marked)
+        if tile.ctype == self.real:
+            return Val(text, "real", tile.marked)
+        if tile.ctype in ("i64", "bool"):
+            return Val(text, tile.ctype)
         return self.widened(text, tile.ctype, tile.marked)
 
     def widened(self, text: str, ctype: str, marked: bool = False) -> Val:

@@ -84,3 +84,20 @@ def test_names_of_places_may_hold_anything() -> None:
     assert '!0 = !{ !"a \\22b\\22\\5C\\C3\\A9.tile:3" }' in str(module)
     assert ", !from !0" in f.text()
     jit.assembly(module)
+
+
+def test_what_a_block_has_computed_is_not_written_again() -> None:
+    module = ir.Module("twice")
+    f = ir.Function(module, I64, [I64, ir.POINTER], "f")
+    entry, end = (f.append_basic_block(n) for n in ("entry", "end"))
+    b = ir.Builder(entry)
+    twice = b.add(f.args[0], f.args[0])
+    assert b.add(f.args[0], f.args[0]) is twice
+    read = b.load(f.args[1], I64, 8)
+    b.store(twice, f.args[1], 8)
+    assert b.load(f.args[1], I64, 8) is not read
+    b.branch(end)
+    b.position_at_end(end)
+    assert b.add(f.args[0], f.args[0]) is not twice
+    b.ret(read)
+    assert module.function("f").text().count("= add") == 2

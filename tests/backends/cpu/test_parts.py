@@ -86,7 +86,15 @@ def test_a_value_of_a_part_is_of_no_use_behind_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "calls"),
-    [("gemma2", 2), ("document", 2), ("chunks", 2), ("natten2d", 2), ("causal", 0), ("naive", 0)],
+    [
+        ("gemma2", 2),
+        ("document", 2),
+        ("chunks", 2),
+        ("natten2d", 2),
+        ("bigbird", 2),
+        ("causal", 0),
+        ("naive", 0),
+    ],
 )
 def test_windows_with_the_same_masks_are_compiled_once(name: str, calls: int) -> None:
     text = tilec.load(EXAMPLES / f"{name}.tile", target="cpu").source("llvm")
@@ -104,3 +112,17 @@ def test_places_do_not_tell_parts_apart() -> None:
     b.ret_void()
     assert len(parts(module)) == 1
     jit.assembly(module)
+
+
+def test_keys_and_values_are_copied_by_one_function() -> None:
+    text = tilec.load(EXAMPLES / "causal.tile", target="cpu").source("llvm", dtype="f16")
+    copies = re.findall(r"call i64 @\"(copy_[^\"]*)\"", text)
+    # in whole windows and in masked ones
+    assert len(copies) == 4
+    assert len(set(copies)) == 1
+
+
+def test_what_is_long_is_not_written_for_each_vector_of_a_register_tile() -> None:
+    """The buckets of distances, one per vector of a panel in each of two loops over keys."""
+    text = tilec.load(EXAMPLES / "t5.tile", target="cpu").source("llvm")
+    assert len(re.findall(r"call [^@]*@\"log2\.", text)) == 2 * 2

@@ -217,3 +217,46 @@ def test_compiles(name, dtype, target):
         assert use.registers * f.threads <= 1 << 16
         assert use.spill_stores == 0
     assert not made.warnings
+
+
+COLUMNS = """
+kernel columns(X[M, N]) -> A[j], B[j], C: bool[j], D[i], E: f32[i, j]:
+    W = exp(X[i, j] - sum[j](X[i, j]))
+    A = sum[i](W)
+    B = max[i](W)
+    C = any[i](W > 1)
+    D = max[j](X[i, j]) * rsqrt(mean[j](X[i, j] ** 2) + 0.01)
+    E = W
+sizes M=5, N=13
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("extents", [{"i": 1}, {"i": 1, "j": 4}, {"i": 2, "j": 1}])
+def test_reductions_over_windows_of_one_position(extents):
+    kernel = tilec.compile(COLUMNS)
+    check(kernel, kernel.sample(1), {}, extents=extents)
+
+
+@needs_compiler
+def test_sums_of_products_without_axes():
+    """A norm of the row that a tile has: its root is no part of a stage of threads."""
+    kernel = tilec.compile(
+        "kernel f(Q[M, D], K[N, D], V[N, E]) -> O[i, e]:\n"
+        "    O = sum[j](sum[d](Q[i, d] * K[j, d]) * V[j, e])\n"
+        "    O = O * rsqrt(mean[e](O * O) + 0.01)\n"
+        "sizes M=3, N=5, D=4, E=3\n"
+    )
+    check(kernel, kernel.sample(1), {}, extents={"i": 1})
+
+
+@needs_compiler
+def test_tiles_of_single_precision_beside_double():
+    kernel = tilec.compile(
+        "kernel f(Q[M, D], K[N, D], V[N, E], row: f32[M], column: f32[N]) -> O[i, e]:\n"
+        "    S = sum[d](Q[i, d] * K[j, d]) * row[i] + row[i] + column[j] + column[j] ** 2\n"
+        "    O = sum[j](softmax[j](S) * V[j, e])\n"
+        "sizes M=9, N=40, D=4, E=4\n"
+    )
+    arrays = kernel.sample(1, dtype="f64")
+    check(kernel, arrays, {}, dtype="f64", extents={"i": 4, "j": 8}, tolerance=1e-12)

@@ -41,3 +41,11 @@ def test_orders(mask: str) -> None:
     (source,) = sources.values()
     schedule = source.plan.schedule
     assert (schedule.order, schedule.section, schedule.late) == ORDERS[mask]
+
+
+@pytest.mark.parametrize(("n", "late"), [(1, 0), (1024, 0), (1025, 264)])
+def test_short_tiles_are_kept_for_the_end_of_long_launches(n: int, late: int) -> None:
+    sizes = {"B": 2, "H": 4, "M": 4096, "N": n, "D": 128}
+    _, sources = running.tiles(tilec.compile(MASKED.format(mask="j <= i")), "bf16", sizes)
+    (source,) = sources.values()
+    assert source.plan.schedule.late == late
