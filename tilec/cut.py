@@ -105,7 +105,8 @@ class Cutter:
         extents = {**(packed.extents if packed else {}), **tile}
         fixed = {d: sizes[d] for d in (*self._known.static, *(packed.dims if packed else ()))}
         seen = self._whole.among(max(1, (workers or 1) // 2))
-        key = (*fixed.items(), *extents.items(), *schedule.items(), far, *astuple(seen))
+        fold = astuple(packed.fold) if packed and packed.fold else ()
+        key = (*fixed.items(), *extents.items(), *schedule.items(), far, *astuple(seen), *fold)
         steps = functools.partial(pipeline.tile_pipeline, fixed, extents, seen, far=far)
         tiles = self._made(key, steps, workers)
         if tiles.outline.cut(known):
@@ -120,6 +121,8 @@ class Cutter:
         found = self._known.rows(known, self._whole, workers)
         streamed = self._known.streamed
         extents = {a: n for a, n in found.extents.items() if a not in streamed} if found else {}
+        if found and found.fold and {found.fold.heads, found.fold.rows} & set(tile):
+            return None
         return found if all(tile.get(a, n) == n for a, n in extents.items()) else None
 
     def _made(

@@ -64,6 +64,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "contract": (WHOLE,),
     "fuse": (WHOLE, EXPANDED),
     "online": (UNTILED, GROUPED),
+    "fold": (UNTILED, GROUPED),
     "tile": (UNTILED, GROUPED),
     "steady": (TILED,),
     "prune": (TILED,),

@@ -1,9 +1,10 @@
-"""Which axis lies in the rows of a tile, where the usual one has a single position: query heads that share their keys.
+"""Which axis lies in the rows of a tile, where the usual one has few positions: query heads that share their keys.
 
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
 same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
 pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
-keys. Of many rows, a tile may have more than usual, or fewer (`heights`).
+keys. With a few queries per sequence heads and positions are one axis, where a target has code for it (`passes/fold.py`):
+where half as many tiles read the keys then. Of many rows, a tile may have more than usual, or fewer (`heights`).
 """
 
 from __future__ import annotations
@@ -12,22 +13,40 @@ import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilec import heights, scalar
 from tilec.dataflow import definitions
 from tilec.heights import Heights
-from tilec.ir import For, Group, Kernel, Load, Map, Op, Operand, operands, walk
+from tilec.ir import (
+    Contract,
+    For,
+    Group,
+    Kernel,
+    Load,
+    Map,
+    Op,
+    Operand,
+    Reduce,
+    operands,
+    walk,
+)
 from tilec.outline import header
 from tilec.scalar import Compiled, Number, Scalar, compiled, evaluate
 from tilec.target import Target
 
+if TYPE_CHECKING:
+    from tilec.passes.fold import Options as Fold
+
 
 @dataclass(frozen=True)
 class Rows:
-    """Tile extents for a call, and the dimensions that must be numbers for them."""
+    """Tile extents for a call, and the dimensions that must be numbers for them. `fold`: heads and positions that are one
+    axis where a target has code for it."""
 
     extents: Mapping[str, int]
     dims: tuple[str, ...]
+    fold: Fold | None = None
 
 
 def choose(
@@ -41,16 +60,23 @@ def choose(
 @dataclass(frozen=True)
 class Candidate:
     """An axis whose positions may be rows. `shared`: how many of them share what is streamed must divide these; with none
-    of these, all do. `dims`: what these are made of."""
+    of these, all do. `dims`: what these are made of; `named`: what these and the extent are made of."""
 
     axis: str
     extent: Scalar
     shared: tuple[Scalar, ...]
     dims: tuple[str, ...]
+    named: tuple[str, ...]
 
     @functools.cached_property
     def _numbers(self) -> tuple[Compiled, tuple[Compiled, ...]]:
         return compiled(self.extent), tuple(map(compiled, self.shared))
+
+    def together(self, sizes: Mapping[str, Number], most: int) -> int:
+        """How many positions, of groups that all are as large, share what is streamed."""
+        extent, by = self._numbers
+        shared = math.gcd(int(extent(sizes)), *(int(x(sizes)) for x in by))
+        return max(n for n in range(1, most + 1) if shared % n == 0) if by else 1
 
     def window(self, sizes: Mapping[str, Number], most: int) -> int:
         """The longest tile whose rows share what is streamed."""
@@ -63,11 +89,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams."""
+    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams;
+    `foldable`: whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
 
     usual: str | None
     streamed: tuple[str, ...]
     others: tuple[Candidate, ...]
+    foldable: bool
 
     def rows(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
         """The rows for some sizes and scalar arguments."""
@@ -85,13 +113,28 @@ class Candidates:
         extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
 
+    def folded(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
+        """Rows of heads and positions, where these are few; None where tiles are not half as many then."""
+        if self.usual is None or target.fold is None or not self.foldable:
+            return None
+        positions = int(evaluate(kernel.extents[self.usual], sizes))
+        for c in self.others if positions > 1 else ():
+            n = c.together(sizes, target.fold)
+            if 2 * -(-n * positions // target.fold) <= n * -(-positions // target.fold):
+                from tilec.passes.fold import Options as Fold  # not where there is none
+
+                return Rows({}, c.named, Fold(c.axis, self.usual, n))
+        return None
+
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses the rows for calls of a kernel (its header) in groups; what does not depend on their sizes is known."""
+    """Chooses the rows for calls of a kernel (its header) in groups; what does not depend on their sizes is known.
+    `alone`: whether it is one group."""
 
     kernel: Kernel
     groups: tuple[Candidates, ...]
+    alone: bool
     heights: Heights | None
 
     def __call__(
@@ -100,6 +143,9 @@ class Chooser:
         """The rows for some sizes and scalar arguments."""
         found = [group.rows(self.kernel, sizes, target) for group in self.groups]
         first = found[0] if found else None
+        folded = self.groups[0].folded(self.kernel, sizes, target) if self.alone else None
+        if first is None and folded is not None:
+            return folded
         if first is None and self.heights is not None:
             threads = max(1, workers // 2)
             extents = self.heights.extents(self.kernel, sizes, target.among(threads), threads)
@@ -116,7 +162,8 @@ def chooser(kernel: Kernel) -> Chooser:
     ]
     groups = tuple(_Finder(kernel, *found).candidates() for found in streaming)
     tall = heights.find(kernel, streaming[0][0]) if len(streaming) == 1 else None
-    return Chooser(header(kernel), groups, tall)
+    alone = len(groups) == sum(isinstance(op, Group) for op in kernel.body) == 1
+    return Chooser(header(kernel), groups, alone, tall)
 
 
 class _Finder:
@@ -132,7 +179,15 @@ class _Finder:
 
     def candidates(self) -> Candidates:
         others = tuple(self.candidate(a) for a in self.group.axes if a != self.usual)
-        return Candidates(self.usual, tuple(sorted(self.streamed)), others)
+        return Candidates(self.usual, tuple(sorted(self.streamed)), others, self.foldable())
+
+    def foldable(self) -> bool:
+        body = tuple(walk(self.group.body))
+        over = {a for op in body if isinstance(op, (Reduce, Contract)) for a in op.over}
+        rows = (op for op in body if isinstance(op, Load) and self.usual in op.result.type.axes)
+        return not over & set(self.group.axes) and all(
+            self.streamed.isdisjoint(op.result.type.axes) for op in rows
+        )
 
     def candidate(self, axis: str) -> Candidate:
         dims: list[str] = []
@@ -142,7 +197,9 @@ class _Finder:
             if isinstance(op, Load) and self.streamed & axes and self.usual not in axes:
                 shared += self.groups(op.index, axis, dims)
         by, extent = tuple(dict.fromkeys(shared)), self.kernel.extents[axis]
-        return Candidate(axis, extent, by, tuple(dict.fromkeys(dims)))
+        lengths = [d for d in scalar.names(extent) if d in self.kernel.dims]
+        named = tuple(dict.fromkeys((*dims, *lengths)))
+        return Candidate(axis, extent, by, tuple(dict.fromkeys(dims)), named)
 
     def groups(self, xs: Sequence[Operand], axis: str, dims: list[str]) -> Iterator[Scalar]:
         """By what the position along an axis is divided wherever it is used; 1: it is used as it is."""

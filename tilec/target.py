@@ -14,7 +14,8 @@ class Target:
     larger by more than `over`, as half the rows read all that is streamed twice as often. What does not fit `limit` is
     an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
-    where that makes it fit. `heights`: other rows that a tile may have. `memory`: bytes of the tiles of all workers.
+    where that makes it fit. `heights`: other rows that a tile may have. `memory`: bytes of the tiles of all workers. `fold`:
+    the rows of a tile in which heads and positions may lie together.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Target:
     near: int | None = None
     heights: tuple[int, ...] = ()
     memory: int | None = None
+    fold: int | None = None
 
     def among(self, workers: int) -> Target:
         """The target as each of so many workers sees it: what is theirs together limits the tiles of each."""
@@ -54,4 +56,4 @@ CPU = Target(
     memory=15 << 20,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
-CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10)
+CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10, fold=64)

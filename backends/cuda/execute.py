@@ -313,12 +313,10 @@ def _load(device: int, code: Called) -> Loaded:
             f"target cuda:{code.arch}: device {device} is an sm_{number}, which cannot run it; what works is target='cuda'"
         )
     kernels: dict[int, launch.Kernel] = {}
-    in_turn = architectures.capability(code.arch) >= IN_TURN
-    before = {f.name for n, f in code.functions.items() if n < min(code.fast, default=0)}
     for unit, image in zip(code.units, images, strict=True):
         functions = [(name, *wanted[name][1:]) for name in unit.names]
-        note = code.note or f"emitter {code.emitter}"
-        made = launch.load(image, functions, note, in_turn, before if in_turn else ())
+        in_turn = architectures.capability(code.arch) >= IN_TURN
+        made = launch.load(image, functions, code.note or f"emitter {code.emitter}", in_turn)
         kernels |= {wanted[k.name][0]: k for k in made}
     return Loaded(code, kernels)
 

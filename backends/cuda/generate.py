@@ -36,8 +36,16 @@ def fast(online: Untiled, arch: str, its: Emitter, compiling: bool = True) -> Co
     """The code that a fast emitter makes, with `simt` for the grids that do not fit it; or why none fits.
 
     Of several schedules it takes the first one whose kernels keep everything in registers; without `compiling` the first
-    one whose plan does. Where smaller tiles do not help, it gives up.
+    one whose plan does. Where smaller tiles do not help, it gives up. Heads and positions that do not fit as one axis are
+    two.
     """
+    found = _first(online, arch, its, compiling)
+    other = online.unfolded if isinstance(found, str) else None
+    return fast(other, arch, its, compiling) if other else found
+
+
+def _first(online: Untiled, arch: str, its: Emitter, compiling: bool) -> Code | str:
+    """What `fast` gives, with the rows that are asked for."""
     reason = ""
     spilled: list[int] = []
     try:

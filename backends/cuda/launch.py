@@ -9,7 +9,7 @@ import functools
 import importlib
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,8 +19,6 @@ from tilec.errors import ResourceError, UnsupportedError
 
 MAX_DYNAMIC_SHARED = 8
 """CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES"""
-SHARED_PERCENT = 9
-"""CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT"""
 
 
 @functools.cache
@@ -208,13 +206,11 @@ def load(
     functions: Sequence[tuple[str, int, int]],
     note: str = "",
     in_turn: bool = False,
-    beside: Collection[str] = (),
 ) -> list[Kernel]:
     """The kernels of a cubin (or of PTX text), on the current device.
 
-    `functions`: name, threads and bytes of dynamic shared memory of each. `in_turn`: see `Kernel`. `beside`: those that want
-    as much shared memory on a multiprocessor as there can be: the kernel behind them needs it to begin beside them. Raises
-    ResourceError where the device lacks what they need.
+    `functions`: name, threads and bytes of dynamic shared memory of each. `in_turn`: see `Kernel`. Raises ResourceError
+    where the device lacks them.
     """
     c = cupy()
     api = importlib.import_module("cupy_backends.cuda.api.driver")
@@ -225,8 +221,6 @@ def load(
         function = module.get_function(name)
         try:
             api.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
-            if name in beside:
-                api.funcSetAttribute(function.ptr, SHARED_PERCENT, 100)
         except Exception as e:  # as above
             raise ResourceError(
                 f"target cuda: {name} needs {shared:,} bytes of shared memory per block, which this device does not "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from tilec import outline, plain
@@ -49,7 +49,8 @@ def uncut(online: Untiled, arch: str, name: str, processors: int) -> Whole | Non
         schedule = next(its.schedules(online, arch))
         kernel = its.tiles(replace(online, workers=None), schedule)
     except Refused:
-        return None
+        other = online.unfolded
+        return uncut(other, arch, name, processors) if other else None
     cut = pieces(kernel, its.cutting(schedule, processors))
     return Whole(outline.outline(kernel, cut), processors)
 
@@ -98,7 +99,8 @@ class Start:
         if self.before.shelf is None:
             return make()
         packed = self.packed and [dict(self.packed.extents), self.packed.dims]
-        shelf = self.before.shelf.under("cuda", key, packed, dict(self.fields))
+        fold = astuple(self.packed.fold) if self.packed and self.packed.fold else None
+        shelf = self.before.shelf.under("cuda", key, packed, fold, dict(self.fields))
         return shelf.kept(Tried, make, KNOWN)
 
 

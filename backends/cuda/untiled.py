@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tilec.ir import Kernel
 from tilec.rows import Rows
@@ -23,3 +23,8 @@ class Untiled:
     workers: int | None = None
     scattered: frozenset[str] = frozenset()
     shared: int | None = None
+
+    @property
+    def unfolded(self) -> Untiled | None:
+        """The same with rows as they are, where heads and positions would be one axis."""
+        return replace(self, packed=None) if self.packed and self.packed.fold else None

@@ -23,6 +23,7 @@ from tilec.scalar import evaluate
 from tilec.target import Target
 
 if TYPE_CHECKING:
+    from tilec.passes.fold import Options as Fold
     from tilec.passes.split import Options
 
 KEPT = 64
@@ -124,8 +125,10 @@ def steps(
     fixed = {d: sizes[d] for d in _known(kernel, packed)}
     names = ["relax"] if schedule.relax else []
     cut = (Step("split", cutting(workers, schedule)),) if workers else ()
+    folded = (Step("fold", packed.fold),) if packed and packed.fold else ()
     return (
         step("specialise", sizes=fixed),
+        *folded,
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
         step("steady"),
         step("prune", apart=schedule.apart),
@@ -182,8 +185,14 @@ def tiled(
     """The placed tile IR of a specialised kernel."""
     extents = tuple(packed.extents.items()) if packed else ()
     cut = cutting(workers, schedule) if workers else None
+    kernel = _folded(kernel, packed.fold) if packed and packed.fold else kernel
     named = schedule.high, schedule.relax, schedule.apart
     return _tiled(kernel, _target(schedule), *named, extents, cut)
+
+
+@functools.lru_cache(KEPT)
+def _folded(kernel: Kernel, by: Fold) -> Kernel:
+    return module("fold").fold(kernel, by)
 
 
 @functools.lru_cache(KEPT)

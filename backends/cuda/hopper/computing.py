@@ -78,7 +78,7 @@ class Computing(Elements):
         out.add(f"u64 {self.places}[{self.share.turns}];{self.scope.comment(op)}")
         with self.each_turn():
             self.own_row(origin, self.share.lines)
-            out.add(f"{self.places}[turn] = {self.own[op.result.name].text};")
+            out.add(f"{self.places}[lap] = {self.own[op.result.name].text};")
 
     def copies(self, full: str | None) -> None:
         """Copies of all pieces of the rows that were looked up."""
@@ -88,7 +88,7 @@ class Computing(Elements):
         along = self.column(op)
         with self.each_turn(), self.each_piece():
             here = self.names.fresh(self.names.of(op.result.name) + "_here")
-            out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[turn], source);")
+            out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[lap], source);")
             out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + {along});")
         out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
 
@@ -127,7 +127,7 @@ class Computing(Elements):
 
     def staged_place(self, x: Staged) -> str:
         """Where this thread's piece of a step is."""
-        number = f"(turn * {self.share.steps} + step) * {self.warps} + crew"
+        number = f"(lap * {self.share.steps} + step) * {self.warps} + crew"
         return f"staged_place + {x.offset} + {x.bytes} * (32 * ({number}) + lane)"
 
     def staged_loop(self, origin: str) -> None:
@@ -171,9 +171,9 @@ class Computing(Elements):
     def each_turn(self) -> Generator[None]:
         """A loop over the turns of a warp, each of adjacent rows."""
         self.out.add("#pragma unroll")
-        with self.out.block(f"for (int turn = 0; turn < {self.share.turns}; turn++)"):
+        with self.out.block(f"for (int lap = 0; lap < {self.share.turns}; lap++)"):
             self.out.add(
-                f"const int first_line = (crew * {self.share.turns} + turn) * {self.share.lines};"
+                f"const int first_line = (crew * {self.share.turns} + lap) * {self.share.lines};"
             )
             yield
 

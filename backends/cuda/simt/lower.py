@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from tilec.backends.cuda.simt.arguments import Arguments, Function
 from tilec.backends.cuda.simt.memory import Layout, allocate
 from tilec.backends.cuda.simt.regions import Regions
-from tilec.backends.cuda.simt.tensor import WARP
 from tilec.backends.cuda.simt.writer import Writer
 from tilec.ieee import Facts
 from tilec.ir import Grid, Kernel
-
-MOST = 1024
-"""The threads of the largest block, two of which fill a multiprocessor: they have 32 registers each."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +25,7 @@ class Module:
 def lower(kernel: Kernel, limit: int, skip: Collection[int] = ()) -> Module:
     """The code of a kernel in tiles (after place), for blocks of at most `limit` bytes of shared memory.
 
-    `skip`: numbers of grids for which there is other code. Those before the first of them leave room for it.
+    `skip`: numbers of grids for which there is other code.
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
@@ -38,8 +34,7 @@ def lower(kernel: Kernel, limit: int, skip: Collection[int] = ()) -> Module:
     functions: dict[int, Function] = {}
     for n, grid in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         if n not in skip:
-            leaving = n < min(skip, default=0)
-            text, functions[n] = _Grid(kernel, facts, arguments, grid, n).emit(limit, leaving)
+            text, functions[n] = _Grid(kernel, facts, arguments, grid, n).emit(limit)
             texts.append(text)
     return Module("\n".join([arguments.declaration(), "", *texts]), functions, arguments)
 
@@ -47,23 +42,18 @@ def lower(kernel: Kernel, limit: int, skip: Collection[int] = ()) -> Module:
 class _Grid(Regions):
     """Writes the kernel of one grid."""
 
-    def emit(self, limit: int, leaving: bool) -> tuple[str, Function]:
-        """The text of the kernel, and how to launch it. `leaving`: see `bound`."""
+    def emit(self, limit: int) -> tuple[str, Function]:
+        """The text of the kernel, and how to launch it."""
         self.windows()
         self.prologue()
         self.body(self.grid.body, [])
         layout = allocate(self.tiles, limit)
         function = Function(self.name, self.threads, layout.shared, layout.workspace)
-        return self.text(layout, self.bound(leaving)), function
+        return self.text(layout), function
 
-    def bound(self, leaving: bool) -> int:
-        """The threads for which the compiler divides the registers: more than there are where a single warp should leave
-        room for the kernel behind it, of which a block takes all registers of a multiprocessor but 1024."""
-        return MOST if leaving and self.threads == WARP else self.threads
-
-    def text(self, layout: Layout, bound: int) -> str:
+    def text(self, layout: Layout) -> str:
         w = Writer(self.names)
-        w.line(f"GLOBAL BOUNDS({bound}) {self.name}(const Args a) {{")
+        w.line(f"GLOBAL BOUNDS({self.threads}) {self.name}(const Args a) {{")
         w.line(f"  typedef {self.ev.real} real;")
         w.line(f"  constexpr int THREADS = {self.threads};")
         w.line(f"  SHARED(memory, {layout.shared});")

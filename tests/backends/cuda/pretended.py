@@ -96,7 +96,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Pretends a device of compute capability 8.0, whose arrays are CuPy's."""
     machine = Machine()
 
-    def load(image: bytes, functions: Any, note: str, in_turn: bool, beside: object) -> list[Any]:
+    def load(image: bytes, functions: Any, note: str, in_turn: bool) -> list[Any]:
         names = [f[0] for f in functions]
         library = host.build(image.decode(), names)
         return [machine.kernel(n, _simple(getattr(library, f"run_{n}"))) for n in names]

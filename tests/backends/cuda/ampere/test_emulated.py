@@ -134,9 +134,11 @@ kernel decode(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E]) -> O[b, h, i, e], L
 """
 
 
-@pytest.mark.parametrize(("m", "n", "workers"), [(1, 90, None), (1, 1100, 4)])
+@pytest.mark.parametrize(
+    ("m", "n", "workers"), [(1, 90, None), (1, 1100, 4), (3, 90, None), (5, 1100, 4)]
+)
 def test_heads_that_share_their_keys_are_rows(m: int, n: int, workers: int | None) -> None:
-    """Tiles of 4 rows in blocks of 32; and keys in pieces."""
+    """Tiles of 4 rows in blocks of 32; keys in pieces; and positions of 4 heads as rows."""
     sizes = {"B": 1, "H": 8, "HK": 2, "M": m, "N": n, "D": 16, "E": 16}
     kernel = tilec.compile(DECODE)
     arrays = kernel.sample(3, dtype="bf16", **sizes)

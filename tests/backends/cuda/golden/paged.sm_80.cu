@@ -121,15 +121,15 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
     const int crew = warp;
     u64 k_1_rows[1];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
 #pragma unroll
-    for (int turn = 0; turn < 1; turn++) {
-      const int first_line = (crew * 1 + turn) * 16;
+    for (int lap = 0; lap < 1; lap++) {
+      const int first_line = (crew * 1 + lap) * 16;
       const int own_spot = position + first_line + lane;   // j
       const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
       const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
       const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
       const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
       const u64 k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
-      k_1_rows[turn] = k_1_row;
+      k_1_rows[lap] = k_1_row;
     }
     {
       const u32 tile_place = shared + 8192 + stage * 8192;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
@@ -137,12 +137,12 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
         const int piece = lane & 7;
         const u64 along = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-        for (int turn = 0; turn < 1; turn++) {
-          const int first_line = (crew * 1 + turn) * 16;
+        for (int lap = 0; lap < 1; lap++) {
+          const int first_line = (crew * 1 + lap) * 16;
 #pragma unroll
           for (int step = 0; step < 4; step++) {
             const int source = step * 4 + lane / 8, line = first_line + source;
-            const u64 k_1_here = __shfl_sync(FULL, k_1_rows[turn], source);
+            const u64 k_1_here = __shfl_sync(FULL, k_1_rows[lap], source);
             if (line < 64) copy_piece(piece_place<64>(tile_place, line, piece), k_1_here + along);
           }
         }
@@ -188,15 +188,15 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
     const int crew = warp;
     u64 v_1_rows[1];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
 #pragma unroll
-    for (int turn = 0; turn < 1; turn++) {
-      const int first_line = (crew * 1 + turn) * 16;
+    for (int lap = 0; lap < 1; lap++) {
+      const int first_line = (crew * 1 + lap) * 16;
       const int own_spot = position + first_line + lane;   // j
       const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
       const int t_49_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
       const int page_2_own__ = ((u64)(i64)(t_49_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
       const int t_50_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
       const u64 v_1_row = own_inside && (u64)(i64)(page_2_own__) < (u64)NP && (u64)(i64)(t_50_own__) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own__) * V_stride0 + (i64)(t_50_own__) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
-      v_1_rows[turn] = v_1_row;
+      v_1_rows[lap] = v_1_row;
     }
     {
       const u32 tile_place = shared + 24576 + stage * 8192;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
@@ -204,12 +204,12 @@ extern "C" __global__ void __launch_bounds__(128, 2) paged_0(
         const int piece = lane & 7;
         const u64 along_ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-        for (int turn = 0; turn < 1; turn++) {
-          const int first_line = (crew * 1 + turn) * 16;
+        for (int lap = 0; lap < 1; lap++) {
+          const int first_line = (crew * 1 + lap) * 16;
 #pragma unroll
           for (int step = 0; step < 4; step++) {
             const int source = step * 4 + lane / 8, line = first_line + source;
-            const u64 v_1_here = __shfl_sync(FULL, v_1_rows[turn], source);
+            const u64 v_1_here = __shfl_sync(FULL, v_1_rows[lap], source);
             if (line < 64) copy_piece(piece_place<64>(tile_place, line, piece), v_1_here + along_);
           }
         }

@@ -172,27 +172,27 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const int window = start_0 + n * 128;
           u64 k_1_rows[2];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
 #pragma unroll
-          for (int turn = 0; turn < 2; turn++) {
-            const int first_line = (crew * 2 + turn) * 24;
+          for (int lap = 0; lap < 2; lap++) {
+            const int first_line = (crew * 2 + lap) * 24;
             const int own_spot = window + first_line + lane;   // j
             const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
             const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
             const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
             const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
             const u64 k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
-            k_1_rows[turn] = k_1_row;
+            k_1_rows[lap] = k_1_row;
           }
           u64 v_1_rows[2];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
 #pragma unroll
-          for (int turn = 0; turn < 2; turn++) {
-            const int first_line = (crew * 2 + turn) * 24;
+          for (int lap = 0; lap < 2; lap++) {
+            const int first_line = (crew * 2 + lap) * 24;
             const int own_spot = window + first_line + lane;   // j
             const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
             const int t_49_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
             const int page_2_own_ = ((u64)(i64)(t_49_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
             const int t_50_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
             const u64 v_1_row = own_inside && (u64)(i64)(page_2_own_) < (u64)NP && (u64)(i64)(t_50_own_) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own_) * V_stride0 + (i64)(t_50_own_) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
-            v_1_rows[turn] = v_1_row;
+            v_1_rows[lap] = v_1_row;
           }
           {
             wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
@@ -202,12 +202,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                 const int piece = lane & 7;
                 const u64 along = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                for (int turn = 0; turn < 2; turn++) {
-                  const int first_line = (crew * 2 + turn) * 24;
+                for (int lap = 0; lap < 2; lap++) {
+                  const int first_line = (crew * 2 + lap) * 24;
 #pragma unroll
                   for (int step = 0; step < 6; step++) {
                     const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 k_1_here = __shfl_sync(FULL, k_1_rows[turn], source);
+                    const u64 k_1_here = __shfl_sync(FULL, k_1_rows[lap], source);
                     if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_here + along);
                   }
                 }
@@ -262,12 +262,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                 const int piece = lane & 7;
                 const u64 along_ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                for (int turn = 0; turn < 2; turn++) {
-                  const int first_line = (crew * 2 + turn) * 24;
+                for (int lap = 0; lap < 2; lap++) {
+                  const int first_line = (crew * 2 + lap) * 24;
 #pragma unroll
                   for (int step = 0; step < 6; step++) {
                     const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 v_1_here = __shfl_sync(FULL, v_1_rows[turn], source);
+                    const u64 v_1_here = __shfl_sync(FULL, v_1_rows[lap], source);
                     if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_here + along_);
                   }
                 }
@@ -320,27 +320,27 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const int window = start_1 + n * 128;
           u64 k_1_rows_[2];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
 #pragma unroll
-          for (int turn = 0; turn < 2; turn++) {
-            const int first_line = (crew * 2 + turn) * 24;
+          for (int lap = 0; lap < 2; lap++) {
+            const int first_line = (crew * 2 + lap) * 24;
             const int own_spot = window + first_line + lane;   // j
             const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
             const int t_49_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
             const int page_2_own____ = ((u64)(i64)(t_49_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
             const int t_50_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
             const u64 k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_50_own____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_50_own____) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
-            k_1_rows_[turn] = k_1_row_;
+            k_1_rows_[lap] = k_1_row_;
           }
           u64 v_1_rows_[2];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
 #pragma unroll
-          for (int turn = 0; turn < 2; turn++) {
-            const int first_line = (crew * 2 + turn) * 24;
+          for (int lap = 0; lap < 2; lap++) {
+            const int first_line = (crew * 2 + lap) * 24;
             const int own_spot = window + first_line + lane;   // j
             const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
             const int t_49_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
             const int page_2_own_____ = ((u64)(i64)(t_49_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
             const int t_50_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
             const u64 v_1_row_ = own_inside && (u64)(i64)(page_2_own_____) < (u64)NP && (u64)(i64)(t_50_own_____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own_____) * V_stride0 + (i64)(t_50_own_____) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
-            v_1_rows_[turn] = v_1_row_;
+            v_1_rows_[lap] = v_1_row_;
           }
           {
             wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
@@ -350,12 +350,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                 const int piece = lane & 7;
                 const u64 along__ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                for (int turn = 0; turn < 2; turn++) {
-                  const int first_line = (crew * 2 + turn) * 24;
+                for (int lap = 0; lap < 2; lap++) {
+                  const int first_line = (crew * 2 + lap) * 24;
 #pragma unroll
                   for (int step = 0; step < 6; step++) {
                     const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 k_1_here_ = __shfl_sync(FULL, k_1_rows_[turn], source);
+                    const u64 k_1_here_ = __shfl_sync(FULL, k_1_rows_[lap], source);
                     if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_here_ + along__);
                   }
                 }
@@ -410,12 +410,12 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                 const int piece = lane & 7;
                 const u64 along___ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
 #pragma unroll
-                for (int turn = 0; turn < 2; turn++) {
-                  const int first_line = (crew * 2 + turn) * 24;
+                for (int lap = 0; lap < 2; lap++) {
+                  const int first_line = (crew * 2 + lap) * 24;
 #pragma unroll
                   for (int step = 0; step < 6; step++) {
                     const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 v_1_here_ = __shfl_sync(FULL, v_1_rows_[turn], source);
+                    const u64 v_1_here_ = __shfl_sync(FULL, v_1_rows_[lap], source);
                     if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_here_ + along___);
                   }
                 }

@@ -16,7 +16,7 @@ from tilec.backends.cuda import nvrtc
 from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.hopper import listing
 from tilec.backends.cuda.hopper import plan as plans
-from tilec.backends.cuda.hopper.schedule import PER_BLOCK, REGISTERS, SHARED, Schedule, changed
+from tilec.backends.cuda.hopper.schedule import Schedule, changed
 from tilec.backends.cuda.hopper.sections import section
 from tilec.errors import ArgumentError, UnsupportedError
 
@@ -82,20 +82,6 @@ def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
         assert (use.shared, use.stack, use.spill_stores, use.spill_loads) == (0, 0, 0, 0)
         assert not [w for w in image.warnings if "C75" in w]
         assert source.shared == max(r.offset + r.bytes * r.count for r in ends(source.plan))
-
-
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
-def test_a_kernel_may_begin_beside_the_one_that_summarises_labels() -> None:
-    made = code("document")
-    (fast,) = made.fast.values()
-    before = made.functions[0]
-    images = dict(zip((u.names for u in made.units), compiled(made), strict=True))
-    use = images[(before.name,)].usage[before.name]
-    assert (use.stack, use.spill_stores) == (0, 0)
-    schedule = fast.plan.schedule
-    registers = use.registers * before.threads + schedule.entry * schedule.threads
-    assert registers <= REGISTERS
-    assert fast.shared + before.shared + 2 * PER_BLOCK <= SHARED
 
 
 def ends(plan: plans.Plan) -> list[plans.Room]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.skipif(
     not emulator.available(), reason="no g++ here to build the emulator"
 )
 
+EXAMPLES = Path(__file__).parents[4] / "examples"
 GQA = """
 kernel gqa(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E]) -> O[b, h, i, e], L: f32[b, h, i]:
     S = sum[d](Q[b, h, i, d] * K[b, h // (H // HK), j, d]) / sqrt(D)
@@ -72,3 +74,36 @@ def test_heads_in_rows(group: int, pieces: int | None) -> None:
     )
     for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
         assert running.error(g, r) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("group", "rows", "pieces", "mask"),
+    [(4, 2, None, "causal"), (7, 3, None, "window"), (4, 19, None, "none"), (5, 3, 3, "causal")],
+)
+def test_heads_and_positions_in_rows(group: int, rows: int, pieces: int | None, mask: str) -> None:
+    """Also in two tiles, the second of which is ragged."""
+    sizes = {"B": 2, "H": 2 * group, "HK": 2, "M": rows, "N": 300, "D": 32, "E": 32}
+    kernel = tilec.compile(GQA.format(mask=MASKS[mask]))
+    arrays = data(sizes)
+    got = running.run(
+        kernel,
+        arrays,
+        "f16",
+        sizes,
+        columns=32,
+        packed=True,
+        workers=None if pieces is None else 132,
+        scalars=None if pieces is None else {"j_pieces": pieces},
+    )
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert running.error(g, r) < 1e-3
+
+
+@pytest.mark.parametrize(("name", "rows"), [("paged", 3), ("int8_cache", 16)])
+def test_heads_and_positions_over_a_cache(name: str, rows: int) -> None:
+    kernel = tilec.compile((EXAMPLES / f"{name}.tile").read_text(encoding="utf-8"))
+    sizes = {**kernel._source.sizes, "M": rows, "D": 32, "E": 32}
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    got = running.run(kernel, arrays, "f16", sizes, columns=32, packed=True)
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert running.error(g, r) < 2e-3
