@@ -76,7 +76,7 @@ class Candidate:
         """How many positions, of groups that all are as large, share what is streamed."""
         extent, by = self._numbers
         shared = math.gcd(int(extent(sizes)), *(int(x(sizes)) for x in by))
-        return max(n for n in range(1, most + 1) if shared % n == 0) if by else 1
+        return max(n for n in range(1, most + 1) if shared % n == 0) if shared else 1
 
     def window(self, sizes: Mapping[str, Number], most: int) -> int:
         """The longest tile whose rows share what is streamed."""
