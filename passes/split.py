@@ -17,7 +17,7 @@ range that its loops visit, so that what is pruned away makes no piece idle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilec.dataflow import live
@@ -42,7 +42,7 @@ from tilec.passes.combine import REDUCTION, Extreme, Rule, Sum, combination
 from tilec.passes.factor import Expr, NotFactored, Phi, conversion
 from tilec.passes.specialise import fix
 from tilec.renaming import copy_fresh, fresh, used_names
-from tilec.scalar import Compiled, Number, Scalar, compiled
+from tilec.scalar import Scalar
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,14 @@ def split(kernel: Kernel, options: Options = Options()) -> Kernel:
     return replace(s.kernel, body=body)
 
 
-def few(kernel: Kernel, sizes: Mapping[str, Number], options: Options) -> bool:
-    """Whether some axis would be cut: fewer tiles than workers, and enough to do for several of them."""
-    return cut(pieces(kernel, options), sizes)
-
-
-def pieces(kernel: Kernel, options: Options) -> tuple[Compiled, ...]:
+def pieces(kernel: Kernel, options: Options) -> tuple[Scalar, ...]:
     """Into how many pieces each streamed axis would be cut."""
     return tuple(
-        compiled(_default(kernel, op, c[0], options))
+        _default(kernel, op, c[0], options)
         for op in kernel.body
         if isinstance(op, Grid)
         for c in _chains(op.body)
     )
-
-
-def cut(pieces: Sequence[Compiled], sizes: Mapping[str, Number]) -> bool:
-    """Whether one of these is more than 1."""
-    return any(int(n(sizes)) > 1 for n in pieces)
 
 
 # ---- sizes as expressions

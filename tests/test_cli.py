@@ -641,6 +641,7 @@ def test_cache(tile):
     assert tile("cache", "--json")[1] == out
     listed = json.loads(out)
     assert len(listed["objects"]) >= 1
+    assert listed["rows"]["count"] >= 4
     assert tile("cache", "verify")[0] == 0
     damaged = Path(listed["path"], next(iter(listed["objects"])))
     damaged.write_bytes(damaged.read_bytes()[:-1])
@@ -652,6 +653,7 @@ def test_cache(tile):
     _, out, _ = tile("cache", "clear")
     assert "objects removed" in out
     assert "0 objects" in tile("cache", "list")[1]
+    assert "0 rows" in tile("cache", "list")[1]
 
 
 # ---- as a process

@@ -8,7 +8,8 @@ import pytest
 
 from tilec.check import check
 from tilec.errors import Diagnostic, SourceError, Span
-from tilec.parse import decode, parse
+from tilec.parse import parse
+from tilec.source import decode
 
 FOLDER = Path(__file__).parent / "errors"
 PROGRAMS = sorted(FOLDER.glob("*.tile"))

@@ -11,6 +11,7 @@ import functools
 import importlib
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -167,7 +168,8 @@ def _of_numpy(name: str, x: Any, library: str) -> Array:
 
     if not isinstance(x, (numpy.ndarray, numpy.generic)):
         raise ArgumentError(f"argument {name}: expected an array, got {describe(x)}")
-    if isinstance(x, numpy.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # it takes a while to load: where it is not, there is none
+    if masked is not None and isinstance(x, masked.MaskedArray):
         raise ArgumentError(
             f"argument {name}: expected a plain array, got a masked array, whose mask would be ignored; pass the mask "
             "as an argument of its own"

@@ -10,11 +10,13 @@ from tilec import gpu
 from tilec.arrays import Array, view
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
+from tilec.outline import Tiles
 from tilec.pipeline import Pipeline
 from tilec.scalar import Number
 
 if TYPE_CHECKING:
     from tilec.ceilings import Ceilings
+    from tilec.cut import Before
     from tilec.rows import Rows
     from tilec.traffic import Budget
 
@@ -264,29 +266,27 @@ def target_of(devices: Mapping[str, str]) -> str:
 
 
 def runner(
-    kernel: Kernel,
+    tiles: Tiles,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: Online | None = None,
+    before: Before | None = None,
     hint: bool = False,
     packed: Rows | None = None,
 ) -> Runner:
     """A kernel made ready to run. For `reference` any level will do, for the others it must be placed tiles.
 
-    `online`: for targets that choose the tiles themselves. `hint`: a call that the schedule does not fit takes another one.
+    `before`: for targets that choose the tiles themselves. `hint`: a call that the schedule does not fit takes another one.
     `packed`: what is in the rows of a tile in place of the usual axis.
     """
     if on_gpu(target):
         from tilec.backends.cuda import execute
-        from tilec.backends.cuda import target as cuda
 
-        before = cuda.Untiled(*online, packed) if online else None
-        return execute.executable(kernel, target, schedule, before, hint)
+        return execute.executable(tiles, target, schedule, before, hint, packed)
     if target == "cpu":
-        from tilec.backends.cpu.target import compile
+        from tilec.backends.cpu.target import executable
 
-        return compile(kernel)
-    return _Reference(kernel)
+        return executable(tiles)
+    return _Reference(tiles.kernel)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, cast
 
@@ -13,7 +13,6 @@ from tilec.arrays import Array, describe
 from tilec.errors import ArgumentError, Span
 from tilec.ir import Argument, Kernel, Tensor
 from tilec.scalar import Number, Scalar
-from tilec.wide import counted
 from tilec.wording import count
 
 
@@ -30,10 +29,10 @@ FAR = 1 << 31
 """The product of two whole numbers of this magnitude fits 64 bits, with many positions added."""
 
 
-def far(kernel: Kernel, scalars: Mapping[str, Number]) -> bool:
-    """Whether a bound that some scalar is part of may not fit 64 bits. A seed is part of none."""
-    large = [n for n, x in scalars.items() if isinstance(x, int) and abs(x) > FAR]
-    return bool(large) and not counted(kernel).isdisjoint(large)
+def far(counted: Collection[str], scalars: Mapping[str, Number]) -> bool:
+    """Whether a bound that some scalar is part of may not fit 64 bits. `counted`: the names that are taken as numbers; a
+    seed is none."""
+    return any(isinstance(x, int) and abs(x) > FAR and n in counted for n, x in scalars.items())
 
 
 def by_name(

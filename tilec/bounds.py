@@ -31,7 +31,8 @@ SMALL = 1 << 16
 class Index:
     """One index to check: which dimension of which tensor it is for, its operand and the axes that make it.
 
-    `over` are the axes of the whole load: where one of them is empty, nothing is loaded.
+    `over` are the axes of the whole load: where one of them is empty, nothing is loaded. `written`: the index as the program
+    writes it; empty where that is not known.
     """
 
     tensor: str
@@ -41,12 +42,16 @@ class Index:
     axes: tuple[str, ...]
     over: tuple[str, ...]
     span: Span | None
+    written: str = ""
 
 
-def indices(kernel: Kernel) -> tuple[Index, ...]:
+def indices(
+    kernel: Kernel, written: Callable[[Span, int], str] = lambda span, n: ""
+) -> tuple[Index, ...]:
     """The indices of a kernel over whole tensors that data does not decide, and that no `if` guards.
 
-    An index that is an axis over its own dimension is left out.
+    An index that is an axis over its own dimension is left out. `written`: the index at a position of the element at a span,
+    as the program writes it.
     """
     ops = {op.results[0].name: op for op in walk(kernel.body) if op.results}
     out: list[Index] = []
@@ -58,7 +63,8 @@ def indices(kernel: Kernel) -> tuple[Index, ...]:
             if not own and _is_fixed(x, ops):
                 axes = _axes(x, kernel.values, kernel.extents)
                 over = op.result.type.axes
-                out.append(Index(op.tensor, n, size, x, axes, over, op.span))
+                text = written(op.span, n) if op.span else ""
+                out.append(Index(op.tensor, n, size, x, axes, over, op.span, text))
     return tuple(dict.fromkeys(out))
 
 
@@ -78,13 +84,8 @@ def _axes(
     return values[x].type.axes if x in values else (x,) if x in extents else ()
 
 
-def check(
-    kernel: Kernel, found: tuple[Index, ...], bound: Bound, written: Callable[[Span, int], str]
-) -> None:
-    """Raises ArgumentError for the first index that leaves its range for these sizes and scalars.
-
-    `written`: the index at a position of the element at a span, as the program writes it; empty where that is not known.
-    """
+def check(kernel: Kernel, found: tuple[Index, ...], bound: Bound) -> None:
+    """Raises ArgumentError for the first index that leaves its range for these sizes and scalars."""
     if not found:
         return
     ops = {op.results[0].name: op for op in walk(kernel.body) if op.results}
@@ -96,8 +97,7 @@ def check(
         size = int(scalar.evaluate(index.size, env))
         miss = _miss(index.operand, ops, env, box, size)
         if miss is not None:
-            text = written(index.span, index.position) if index.span else ""
-            raise ArgumentError(_message(index, size, *miss, env, bound.extents, text))
+            raise ArgumentError(_message(index, size, *miss, env, bound.extents))
 
 
 Box = dict[str, tuple[int, int]]
@@ -184,7 +184,6 @@ def _message(
     at: Mapping[str, int],
     env: Mapping[str, Number],
     extents: Mapping[str, int],
-    written: str,
 ) -> str:
     where = "" if index.span is None else f"{index.span}: "
     positions = ", ".join(f"{a} = {n}" for a, n in at.items())
@@ -198,7 +197,7 @@ def _message(
     values = f" ({sizes})" if sizes and not isinstance(index.size, str) else ""
     return (
         f"{where}index {index.position} of {index.tensor}"
-        + (f", {written}, is {value}" if written else f" is {value}")
+        + (f", {index.written}, is {value}" if index.written else f" is {value}")
         + (f" at {positions}" if positions else "")
         + f", outside {dim} of length {size}{values}"
         + "; guard the load with an `if`, or keep the index in range with clamp"

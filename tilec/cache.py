@@ -10,8 +10,7 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +40,10 @@ class Entry:
         return Entry(rest[end:], rest[8:end].decode())
 
 
-SUFFIXES = {"cpu": ".o", "cuda": ".cubin"}
+SUFFIXES = {"cpu": ".o", "cuda": ".cubin", "rows": ".json", "sources": ".txt"}
 """Of the files of each kind of entry."""
+OBJECTS = ("cpu", "cuda")
+"""The kinds that are code."""
 
 
 def root() -> Path:
@@ -63,9 +64,31 @@ def directory(kind: str) -> Path:
     return root() / kind
 
 
+def known(kind: str, name: str) -> Path | None:
+    """Where something is kept that is as well found out again; None without a folder."""
+    try:
+        return directory(kind) / f"{name}{SUFFIXES[kind]}"
+    except ResourceError:
+        return None
+
+
+def schedules() -> Path:
+    """The file of tuned schedules."""
+    return directory("tuning") / "schedules.sqlite"
+
+
 def objects() -> list[Path]:
-    """The files of all entries."""
-    folders = ((directory(kind), suffix) for kind, suffix in SUFFIXES.items())
+    """The files of all code."""
+    return _files(OBJECTS)
+
+
+def rows() -> list[Path]:
+    """The files of all that is known of programs, so that code is found without making it."""
+    return _files(kind for kind in SUFFIXES if kind not in OBJECTS)
+
+
+def _files(kinds: Iterable[str]) -> list[Path]:
+    folders = ((directory(kind), SUFFIXES[kind]) for kind in kinds)
     found = (p for folder, suffix in folders for p in sorted(folder.glob(f"*{suffix}")))
     return [p for p in found if p.is_file()]
 
@@ -107,6 +130,8 @@ def write(path: Path, entry: Entry) -> None:
 
 def keep(path: Path, data: bytes) -> None:
     """Writes a file that appears whole or not at all; where it cannot be written, nothing is kept."""
+    import tempfile  # not where all is found
+
     held = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from tilec import tall
 from tilec.ir import For, Group, Kernel, Load, walk
-from tilec.passes.tile import blocks, row_axis
 from tilec.scalar import Number, evaluate
 from tilec.target import Target
 
@@ -63,6 +62,8 @@ class Heights:
 
 def find(kernel: Kernel, group: Group) -> Heights | None:
     """The group, if its tiles may have other heights."""
+    from tilec.passes.tile import blocks, row_axis  # not where it is known
+
     streams = [op for op in walk(group.body) if isinstance(op, For)]
     if not group.axes or not streams:
         return None

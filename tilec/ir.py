@@ -25,17 +25,12 @@ from tilec.scalar import Scalar, names
 Space = Literal["hbm", "sram", "reg"]
 
 
+@dataclass(frozen=True, slots=True)
 class Absent:
     """The literal 0 of an `if` arm: a zero that contributes nothing, whatever it is multiplied by."""
 
     def __repr__(self) -> str:
         return "absent"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Absent)
-
-    def __hash__(self) -> int:
-        return 17
 
 
 ABSENT = Absent()

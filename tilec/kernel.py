@@ -16,6 +16,7 @@ from tilec.errors import (
 )
 from tilec.ir import Argument, Tensor
 from tilec.ir import Kernel as IR
+from tilec.outline import Tiles
 from tilec.repeat import Look, Ready, Repeats
 from tilec.results import Maker, Result, given, makers
 from tilec.scalar import Number, Scalar
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner
+    from tilec.typed import Typed
 
 PLANS = 256
 """How many different calls (shapes, strides, element types, scalars) a kernel remembers."""
@@ -56,16 +58,21 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked call: its sizes and scalars, the IR that runs, what runs it, and what its outputs look like.
+    """A checked call: its sizes and scalars, the tiles that run, what runs them, and what its outputs look like.
 
     `tuned`: the stored schedule that it takes, None where it has the default one or the user's.
     """
 
     bound: binding.Bound
-    ir: IR
+    tiles: Tiles
     run: backend.Runner
     outputs: tuple[Result, ...]
     tuned: Winner | None = None
+
+    @property
+    def ir(self) -> IR:
+        """The IR that runs."""
+        return self.tiles.kernel
 
 
 class Kernel:
@@ -89,11 +96,11 @@ class Kernel:
         self._tile = choices.extents(tile)
         self._schedule = choices.schedule(schedule)
         backend.check_schedule(target, self._schedule)
-        self._signature = source.signature
+        self._header = source.header
         self._versions = Versions(source, self._tile, self._schedule)
         self._stages = Stages(self._versions, target)
         self._plans: dict[object, Plan] = {}
-        self._repeats = Repeats(source.signature)
+        self._repeats = Repeats(source.header)
 
     # ---- the signature
 
@@ -110,7 +117,7 @@ class Kernel:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in order."""
-        return tuple(map(self._parameter, self._signature.params))
+        return tuple(map(self._parameter, self._header.params))
 
     def _parameter(self, p: Tensor | Argument) -> Parameter:
         if isinstance(p, Argument):
@@ -122,36 +129,36 @@ class Kernel:
     @property
     def outputs(self) -> tuple[Parameter, ...]:
         """The outputs in order. Their `dims` are axes."""
-        follow = self._source.untyped_outputs
+        follow = self._source.facts.following
         return tuple(
             Parameter(o.name, None if o.name in follow else o.dtype, o.axes)
-            for o in self._signature.outputs
+            for o in self._header.outputs
         )
 
     @property
     def text(self) -> str:
         """The text of the program."""
-        return self._source.program.text
+        return self._source.text
 
     @property
     def signature(self) -> IR:
         """The program's IR with f32 for every untyped tensor: for what does not depend on element types."""
-        return self._signature
+        return self._source.lowered({})
 
     @property
     def dims(self) -> tuple[str, ...]:
         """The names of the dimensions, in order of appearance."""
-        return self._signature.dims
+        return self._header.dims
 
     @property
     def axes(self) -> dict[str, Scalar]:
         """The axes and how far each ranges."""
-        return dict(self._signature.extents)
+        return dict(self._header.extents)
 
     @property
     def siblings(self) -> tuple[str, ...]:
         """The names of all kernels of the program."""
-        return tuple(self._source.program.kernels)
+        return self._source.facts.kernels
 
     def sibling(self, name: str) -> Kernel:
         """Another kernel of the same program, for the same target."""
@@ -165,9 +172,9 @@ class Kernel:
 
     def __reduce__(self) -> tuple[Callable[..., Kernel], tuple[object, ...]]:
         """Pickles and copies are of the program and the choices; code is made anew, or found in the cache."""
-        program = self._source.program
+        source = self._source
         chosen = self._target, dict(self._tile), dict(self._schedule)
-        return _again, (program.text, program.file, self.name, *chosen)
+        return _again, (source.text, source.file, self.name, *chosen)
 
     # ---- calling
 
@@ -235,13 +242,13 @@ class Kernel:
     def _planned(
         self, tensors: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[Plan, dict[str, Array]]:
-        given = binding.by_name(self._signature, tensors, named)
-        names = self._signature.tensors
+        given = binding.by_name(self._header, tensors, named)
+        names = self._header.tensors
         target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
         for n, x in given.items():
             check_gradient(n, x)
         arrays = {n: backend.see(n, given[n], target) for n in names}
-        return self._plan(target, arrays, binding.numbers(self._signature, given)), arrays
+        return self._plan(target, arrays, binding.numbers(self._header, given)), arrays
 
     def _plan(
         self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
@@ -262,13 +269,21 @@ class Kernel:
     def _new_plan(
         self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
     ) -> Plan:
-        kernel = self._versions.typed(arrays)
-        bound = binding.bind(kernel, arrays, scalars)
-        bounds.check(kernel, self._versions.indices(kernel), bound, self._source.written)
-        outputs = self._results(kernel, bound)
-        tuned = self._versions.tuned(target, kernel, bound.sizes)
-        made = self._versions.compiled(target, kernel, bound, tuned)
+        typed, bound = self._bound(arrays, scalars)
+        outputs = self._results(typed.facts.kernel, bound)
+        tuned = self._versions.tuned(target, typed, bound.sizes)
+        made = self._versions.compiled(target, typed, bound, tuned)
         return Plan(bound, *made, outputs, tuned)
+
+    def _bound(
+        self, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
+    ) -> tuple[Typed, binding.Bound]:
+        """The kernel for the element types of a call, and the call's sizes and scalars, all checked."""
+        typed = self._versions.typed(arrays)
+        facts = typed.facts
+        bound = binding.bind(facts.kernel, arrays, scalars)
+        bounds.check(facts.kernel, facts.indices, bound)
+        return typed, bound
 
     @staticmethod
     def _results(kernel: IR, bound: binding.Bound) -> tuple[Result, ...]:
@@ -361,13 +376,13 @@ class Kernel:
     ) -> tuple[dict[str, int], dict[str, Number]]:
         """All sizes and all scalars, those that are not given from the program's `sizes` line and the defaults."""
         known = self._source.all_sizes(sizes)
-        given = binding.numbers(self._signature, dict(scalars or {}))
+        given = binding.numbers(self._header, dict(scalars or {}))
         lacking = [
-            n for n, p in self._signature.arguments.items() if p.default is None and n not in given
+            n for n, p in self._header.arguments.items() if p.default is None and n not in given
         ]
         if lacking:
             raise ArgumentError(f"argument {lacking[0]} is missing: it has no default")
-        return known, binding.scalar_values(self._signature, given, known)
+        return known, binding.scalar_values(self._header, given, known)
 
     def sample(self, seed: int = 0, *, dtype: DType = "f32", **sizes: int) -> dict[str, Any]:
         """NumPy arrays that fit the tensor parameters, by name.
@@ -377,7 +392,7 @@ class Kernel:
         """
         from tilec.sample import draw
 
-        kernel = self._versions.all_of(dtype)
+        kernel = self._versions.all_of(dtype).lowered
         return draw(self._source, kernel, self._source.all_sizes(sizes), choices.seed(seed))
 
     def deciding(
@@ -388,7 +403,7 @@ class Kernel:
         from tilec.sample import draw
 
         names = {t for k in kernels for t in Control(k, usual=True).tensors}
-        kernel, seed = self._versions.all_of(dtype), choices.seed(seed)
+        kernel, seed = self._versions.all_of(dtype).lowered, choices.seed(seed)
         return draw(self._source, kernel, sizes, seed, names) if names else {}
 
     def reference(self, /, *tensors: Any, **named: Any) -> Any:
@@ -404,13 +419,11 @@ class Kernel:
 
         from tilec.backends.reference import interpreter
 
-        given = binding.by_name(self._signature, tensors, named)
-        names = self._signature.tensors
+        given = binding.by_name(self._header, tensors, named)
+        names = self._header.tensors
         arrays = {n: view(n, given[n]) for n in names}
-        kernel = self._versions.typed(arrays)
-        bound = binding.bind(kernel, arrays, binding.numbers(kernel, given))
-        bounds.check(kernel, bounds.indices(kernel), bound, self._source.written)
-        plain = {n: a.numpy() for n, a in arrays.items()}
+        typed, bound = self._bound(arrays, binding.numbers(self._header, given))
+        kernel, plain = typed.lowered, {n: a.numpy() for n, a in arrays.items()}
         outcome = interpreter.run(kernel, plain, bound.scalars, **how)
         values = tuple(
             numpy.asarray(outcome.outputs[o.name], "float64" if kind(o.dtype) == "float" else None)
@@ -450,22 +463,20 @@ class Kernel:
         asked = None if space is None else [space]
         options = search.Options(budget, asked, jobs, resume, progress, notice)
         search.check(options)
-        given = binding.by_name(self._signature, tensors, named)
-        names = self._signature.tensors
+        given = binding.by_name(self._header, tensors, named)
+        names = self._header.tensors
         target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
         if target == "reference":
             raise UnsupportedError(
                 "tune: the target reference has no schedule; what works is cpu, cuda"
             )
         arrays = {n: backend.see(n, given[n], target) for n in names}
-        kernel = self._versions.typed(arrays)
-        bound = binding.bind(kernel, arrays, binding.numbers(self._signature, given))
-        bounds.check(kernel, bounds.indices(kernel), bound, self._source.written)
-        online = self._versions.online(kernel)
+        typed, bound = self._bound(arrays, binding.numbers(self._header, given))
+        kernel, online = typed.lowered, typed.online
         call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
         self._plans.clear()
         self._repeats.clear()
-        return call.tune(self._versions.fixed(online, bound.sizes), options)
+        return call.tune(typed.fixed(bound.sizes), options)
 
 
 def _again(
@@ -477,7 +488,7 @@ def _again(
     schedule: Mapping[str, object],
 ) -> Kernel:
     """A kernel that was pickled."""
-    return Kernel(Source.of(text, file, name), target=target, tile=tile, schedule=schedule)
+    return Kernel(Source(text, file, name), target=target, tile=tile, schedule=schedule)
 
 
 def compile(
@@ -495,7 +506,7 @@ def compile(
     program.
     """
     return Kernel(
-        Source.of(choices.program(text), "<text>", name),
+        Source(choices.program(text), "<text>", name),
         target=target,
         tile=tile,
         schedule=schedule,
@@ -512,4 +523,4 @@ def load(
 ) -> Kernel:
     """A kernel from a `.tile` file; like `compile` otherwise. Raises ArgumentError for a file that cannot be read."""
     file = choices.path(path)
-    return Kernel(Source.of(read(file), file, name), target=target, tile=tile, schedule=schedule)
+    return Kernel(Source(read(file), file, name), target=target, tile=tile, schedule=schedule)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from tilec import phrases, syntax
-from tilec.errors import Diagnostic, SourceError, Span
+from tilec.errors import Diagnostic, Span
 from tilec.lines import Line, Splitter
 from tilec.scope import MISTAKES
 from tilec.syntax import Broken, Def, Name, Program, Statement
@@ -43,20 +43,6 @@ def parse(text: str, file: str = "<text>") -> Program:
         message = f"this program has {len(text)} characters; the most is {LONGEST}"
         return Program(text, file, diagnostics=(Diagnostic(span, message),))
     return _File(text, file).read()
-
-
-def decode(data: bytes, file: str) -> str:
-    """The text of a file's bytes. Raises SourceError where they are not UTF-8."""
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        before = data[: e.start].decode("utf-8", "replace")
-        line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-        message = f"byte 0x{data[e.start]:02x} is not UTF-8 text"
-        diagnostic = Diagnostic(
-            Span(file, line, column, line, column + 1), message, "save the file as UTF-8"
-        )
-        raise SourceError([diagnostic], data.decode("utf-8", "replace")) from None
 
 
 @dataclass

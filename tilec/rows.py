@@ -9,13 +9,15 @@ where half as many tiles read the keys then. Of many rows, a tile may have more 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tilec import heights, scalar
 from tilec.dataflow import definitions
+from tilec.heights import Heights
 from tilec.ir import (
     Contract,
     For,
@@ -29,10 +31,12 @@ from tilec.ir import (
     operands,
     walk,
 )
-from tilec.passes.fold import Options as Fold
-from tilec.passes.tile import row_axis
+from tilec.outline import header
 from tilec.scalar import Compiled, Number, Scalar, compiled, evaluate
 from tilec.target import Target
+
+if TYPE_CHECKING:
+    from tilec.passes.fold import Options as Fold
 
 
 @dataclass(frozen=True)
@@ -50,76 +54,52 @@ def choose(
 ) -> Rows | None:
     """The rows for a kernel in groups (after `online`); None where the usual tile does. `sizes`: scalar arguments, too;
     `workers`: how many tiles there should be at least, two for each thread."""
-    return Chooser(kernel, target)(sizes, workers)
-
-
-class Chooser:
-    """Chooses the rows for calls of a kernel in groups; what does not depend on their sizes is found out once."""
-
-    def __init__(self, kernel: Kernel, target: Target) -> None:
-        self._kernel, self._target = kernel, target
-        streaming = [
-            (op, streams)
-            for op in kernel.body
-            if isinstance(op, Group)
-            and (streams := [x for x in walk(op.body) if isinstance(x, For)])
-        ]
-        self._groups = [_Candidates(kernel, *found) for found in streaming]
-        self._alone = len(self._groups) == sum(isinstance(op, Group) for op in kernel.body) == 1
-        self._heights = heights.find(kernel, streaming[0][0]) if len(streaming) == 1 else None
-
-    def __call__(self, sizes: Mapping[str, Number], workers: int = 1) -> Rows | None:
-        """The rows for some sizes and scalar arguments."""
-        found = [group.rows(sizes, self._target) for group in self._groups]
-        first = found[0] if found else None
-        folded = self._groups[0].folded(sizes, self._target) if self._alone else None
-        if first is None and folded is not None:
-            return folded
-        if first is None and self._heights is not None:
-            threads = max(1, workers // 2)
-            target = self._target.among(threads)
-            extents = self._heights.extents(self._kernel, sizes, target, threads)
-            return Rows(extents, ()) if extents else None
-        return first if all(r == first for r in found) else None
+    return chooser(kernel)(sizes, target, workers)
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
     """An axis whose positions may be rows. `shared`: how many of them share what is streamed must divide these; with none
     of these, all do. `dims`: what these are made of; `named`: what these and the extent are made of."""
 
     axis: str
-    extent: Compiled
-    shared: tuple[Compiled, ...]
+    extent: Scalar
+    shared: tuple[Scalar, ...]
     dims: tuple[str, ...]
     named: tuple[str, ...]
 
+    @functools.cached_property
+    def _numbers(self) -> tuple[Compiled, tuple[Compiled, ...]]:
+        return compiled(self.extent), tuple(map(compiled, self.shared))
+
     def together(self, sizes: Mapping[str, Number], most: int) -> int:
         """How many positions, of groups that all are as large, share what is streamed."""
-        length = int(self.extent(sizes))
-        shared = math.gcd(length, *(int(x(sizes)) for x in self.shared))
+        extent, by = self._numbers
+        shared = math.gcd(int(extent(sizes)), *(int(x(sizes)) for x in by))
         return max(n for n in range(1, most + 1) if shared % n == 0) if shared else 1
 
     def window(self, sizes: Mapping[str, Number], most: int) -> int:
         """The longest tile whose rows share what is streamed."""
-        if not self.shared:
-            return min(int(self.extent(sizes)), most)
-        shared = math.gcd(*(int(x(sizes)) or 1 for x in self.shared))
+        extent, by = self._numbers
+        if not by:
+            return min(int(extent(sizes)), most)
+        shared = math.gcd(*(int(x(sizes)) or 1 for x in by))
         return max(n for n in range(1, most + 1) if shared % n == 0)
 
 
-class _Candidates:
-    """Those of a group."""
+@dataclass(frozen=True)
+class Candidates:
+    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams;
+    `foldable`: whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
 
-    def __init__(self, kernel: Kernel, group: Group, streams: list[For]) -> None:
-        self.kernel, self.group, self.streams = kernel, group, streams
-        self.defs = definitions((*kernel.body, *walk(group.body)))
-        self.streamed = {f.axis for f in streams}
-        self.usual = row_axis(group, streams) if group.axes else None
-        self.others = [self.candidate(a) for a in group.axes if a != self.usual]
+    usual: str | None
+    streamed: tuple[str, ...]
+    others: tuple[Candidate, ...]
+    foldable: bool
 
-    def rows(self, sizes: Mapping[str, Number], target: Target) -> Rows | None:
-        if self.usual is None or int(evaluate(self.kernel.extents[self.usual], sizes)) != 1:
+    def rows(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
+        """The rows for some sizes and scalar arguments."""
+        if self.usual is None or int(evaluate(kernel.extents[self.usual], sizes)) != 1:
             return None
         length, axis, dims = 1, self.usual, tuple[str, ...]()
         for c in self.others:
@@ -133,20 +113,75 @@ class _Candidates:
         extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
 
-    def folded(self, sizes: Mapping[str, Number], target: Target) -> Rows | None:
+    def folded(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
         """Rows of heads and positions, where these are few; None where tiles are not half as many then."""
-        if self.usual is None or target.fold is None or not self.is_foldable:
+        if self.usual is None or target.fold is None or not self.foldable:
             return None
-        positions = int(evaluate(self.kernel.extents[self.usual], sizes))
+        positions = int(evaluate(kernel.extents[self.usual], sizes))
         for c in self.others if positions > 1 else ():
             n = c.together(sizes, target.fold)
             if 2 * -(-n * positions // target.fold) <= n * -(-positions // target.fold):
+                from tilec.passes.fold import Options as Fold  # not where there is none
+
                 return Rows({}, c.named, Fold(c.axis, self.usual, n))
         return None
 
-    @cached_property
-    def is_foldable(self) -> bool:
-        """Whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses the rows for calls of a kernel (its header) in groups; what does not depend on their sizes is known.
+    `alone`: whether it is one group."""
+
+    kernel: Kernel
+    groups: tuple[Candidates, ...]
+    alone: bool
+    heights: Heights | None
+
+    def __call__(
+        self, sizes: Mapping[str, Number], target: Target, workers: int = 1
+    ) -> Rows | None:
+        """The rows for some sizes and scalar arguments."""
+        found = [group.rows(self.kernel, sizes, target) for group in self.groups]
+        first = found[0] if found else None
+        folded = self.groups[0].folded(self.kernel, sizes, target) if self.alone else None
+        if first is None and folded is not None:
+            return folded
+        if first is None and self.heights is not None:
+            threads = max(1, workers // 2)
+            extents = self.heights.extents(self.kernel, sizes, target.among(threads), threads)
+            return Rows(extents, ()) if extents else None
+        return first if all(r == first for r in found) else None
+
+
+def chooser(kernel: Kernel) -> Chooser:
+    """What chooses the rows for a kernel in groups."""
+    streaming = [
+        (op, streams)
+        for op in kernel.body
+        if isinstance(op, Group) and (streams := [x for x in walk(op.body) if isinstance(x, For)])
+    ]
+    groups = tuple(_Finder(kernel, *found).candidates() for found in streaming)
+    tall = heights.find(kernel, streaming[0][0]) if len(streaming) == 1 else None
+    alone = len(groups) == sum(isinstance(op, Group) for op in kernel.body) == 1
+    return Chooser(header(kernel), groups, alone, tall)
+
+
+class _Finder:
+    """Finds the candidates of a group."""
+
+    def __init__(self, kernel: Kernel, group: Group, streams: list[For]) -> None:
+        from tilec.passes.tile import row_axis  # not where they are known
+
+        self.kernel, self.group, self.streams = kernel, group, streams
+        self.defs = definitions((*kernel.body, *walk(group.body)))
+        self.streamed = {f.axis for f in streams}
+        self.usual = row_axis(group, streams) if group.axes else None
+
+    def candidates(self) -> Candidates:
+        others = tuple(self.candidate(a) for a in self.group.axes if a != self.usual)
+        return Candidates(self.usual, tuple(sorted(self.streamed)), others, self.foldable())
+
+    def foldable(self) -> bool:
         body = tuple(walk(self.group.body))
         over = {a for op in body if isinstance(op, (Reduce, Contract)) for a in op.over}
         rows = (op for op in body if isinstance(op, Load) and self.usual in op.result.type.axes)
@@ -154,18 +189,17 @@ class _Candidates:
             self.streamed.isdisjoint(op.result.type.axes) for op in rows
         )
 
-    def candidate(self, axis: str) -> _Candidate:
+    def candidate(self, axis: str) -> Candidate:
         dims: list[str] = []
         shared: list[Scalar] = []
         for op in (x for f in self.streams for x in walk(f.body)):
             axes = set(op.result.type.axes) if isinstance(op, Load) else set[str]()
             if isinstance(op, Load) and self.streamed & axes and self.usual not in axes:
                 shared += self.groups(op.index, axis, dims)
-        by = tuple(compiled(x) for x in dict.fromkeys(shared))
-        length = self.kernel.extents[axis]
-        lengths = [d for d in scalar.names(length) if d in self.kernel.dims]
+        by, extent = tuple(dict.fromkeys(shared)), self.kernel.extents[axis]
+        lengths = [d for d in scalar.names(extent) if d in self.kernel.dims]
         named = tuple(dict.fromkeys((*dims, *lengths)))
-        return _Candidate(axis, compiled(length), by, tuple(dict.fromkeys(dims)), named)
+        return Candidate(axis, extent, by, tuple(dict.fromkeys(dims)), named)
 
     def groups(self, xs: Sequence[Operand], axis: str, dims: list[str]) -> Iterator[Scalar]:
         """By what the position along an axis is divided wherever it is used; 1: it is used as it is."""

@@ -29,7 +29,7 @@ class Stages:
     ) -> Iterator[tuple[str, Kernel]]:
         """The name of each pass and the IR after it, the first being `lower`. `steps`: another pipeline."""
         known = {**self.source.sizes, **self.source.own(sizes)}
-        kernel = self.versions.all_of(dtype)
+        kernel = self.versions.all_of(dtype).lowered
         yield "lower", kernel
         if steps is not None:
             yield from pipeline.stages(kernel, steps, sizes=known)
@@ -101,7 +101,7 @@ class Stages:
         known = self.source.all_sizes(sizes)
         before = None
         if not self.tile:
-            online = self.versions.online(self.versions.all_of(dtype or "f16"))
+            online = self.versions.all_of(dtype or "f16").online
             before = Untiled(online, {d: known[d] for d in online.dims})
             before = cuda.here(before, cuda.arch_of(own)) if called else before
         return cuda.code_for(tiles, own, self.schedule, before)

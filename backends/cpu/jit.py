@@ -10,7 +10,6 @@ builds IR nor compiles: `cached` looks an object up by a key that the caller der
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from tilec import cache
+from tilec import cache, sources
 from tilec.cache import Entry
 from tilec.errors import CompilerBug
 
@@ -212,11 +211,9 @@ def cache_directory() -> Path:
 def generator() -> str:
     """A digest of the code generator, the sources of this package and of the rules that it follows: a change of it makes
     every entry stale."""
-    digest, rules = hashlib.sha256(), Path(cache.__file__).parent
+    rules = Path(cache.__file__).parent
     own = sorted(Path(__file__).parent.glob("*.py"))
-    for path in [*own, *(rules / f"{name}.py" for name in RULES)]:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return sources.digest([str(p) for p in (*own, *(rules / f"{name}.py" for name in RULES))])
 
 
 def cache_key(program: str, options: Options = Options(), machine: Machine | None = None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilec import scalar, text
+from tilec import scalar
 from tilec.backend import Stale
 from tilec.backends.cpu import jit, pool
 from tilec.backends.cpu.context import ADDRESSES, Context
@@ -19,8 +19,8 @@ from tilec.backends.cpu.view import View
 from tilec.backends.cpu.ways import EXACT, USUAL, choose, row_axis, small
 from tilec.dtypes import SIZES
 from tilec.ir import Buffer, Grid, Kernel
+from tilec.outline import Tiles
 from tilec.scalar import Number
-from tilec.wide import counted
 
 REMEMBERED = 64
 """Argument layouts whose context an executable keeps."""
@@ -32,7 +32,12 @@ def compile(kernel: Kernel) -> Executable:
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
 
-    return Executable(kernel, _code(kernel, USUAL))
+    return executable(Tiles.of(kernel))
+
+
+def executable(tiles: Tiles) -> Executable:
+    """The same for tiles of which the outline will do where the code is in the cache."""
+    return Executable(tiles, _code(tiles, USUAL))
 
 
 @dataclass(frozen=True)
@@ -52,16 +57,16 @@ class _Code:
         return self.code.address(f"task_{grid}")
 
 
-def _code(kernel: Kernel, way: str) -> _Code:
+def _code(tiles: Tiles, way: str) -> _Code:
     """The code for one way, from the cache where it is there."""
 
     def build() -> tuple[object, str]:
         from tilec.backends.cpu.lower import lower
 
-        module = lower(kernel, jit.host(), way)
+        module = lower(tiles.kernel, jit.host(), way)
         return module.text, json.dumps([module.scratch, module.ways])
 
-    entry = jit.cached(f"{way}\n{text.show(kernel)}", build)
+    entry = jit.cached(f"{way}\n{tiles.outline.digest}", build)
     scratch, ways = json.loads(entry.notes)
     return _Code(jit.load(entry.object), scratch, ways)
 
@@ -69,19 +74,20 @@ def _code(kernel: Kernel, way: str) -> _Code:
 class Executable:
     """A compiled kernel: call it with tensors, scalars and outputs. What only some calls need is compiled at the first."""
 
-    def __init__(self, kernel: Kernel, usual: _Code) -> None:
-        self._kernel, self._codes = kernel, {USUAL: usual}
+    def __init__(self, tiles: Tiles, usual: _Code) -> None:
+        self._tiles, self._codes = tiles, {USUAL: usual}
+        self._kernel = kernel = tiles.outline.kernel
         self._context = Context(kernel)
         self._grids = [op for op in kernel.body if isinstance(op, Grid)]
         self._buffers = [op for op in kernel.body if isinstance(op, Buffer)]
         self._known: dict[object, _Prepared] = {}
-        self._counted = counted(kernel)
+        self._counted = frozenset(tiles.outline.counted)
 
     def _in(self, way: str) -> _Code:
         """The code for one way."""
         found = self._codes.get(way)
         # of two threads that compile it at once, both take what the first has kept
-        return found or self._codes.setdefault(way, _code(self._kernel, way))
+        return found or self._codes.setdefault(way, _code(self._tiles, way))
 
     def _exact(self) -> tuple[dict[int, int], int]:
         """The address of the exact code of each grid that has some, by slot; and the scratch memory that it needs."""

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tilec import cache
+from tilec import cache, outline
 from tilec.backends.cuda import call, nvrtc
 from tilec.backends.cuda.block import Layout
-from tilec.backends.cuda.fast import emitter
-from tilec.backends.cuda.simt.arguments import Arguments
-from tilec.backends.cuda.simt.lower import Function
+from tilec.backends.cuda.fast import emitter, launcher
+from tilec.backends.cuda.hopper import source as hopper
+from tilec.backends.cuda.simt.arguments import Arguments, Function
 from tilec.ir import Grid, Kernel
 
 if TYPE_CHECKING:
@@ -29,24 +29,18 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Code:
-    """The code of a kernel in tiles for one architecture.
-
-    `functions`: how the grids that `simt` made are launched, by number; `fast`: the sources of those that `emitter` made.
-    `note`: why a faster emitter did not make all of them. `schedule`: that of the fast ones; `steps`: the passes that made
-    the tiles of a kernel after `online` under it.
-    """
+class Called:
+    """What a call needs of code. `kernel`: its tiles with nothing in the grids; `functions`: how the grids that `simt` made
+    are launched, by number; `fast`: the same of those that `emitter` made. `note`: why a faster emitter did not make all of
+    them."""
 
     kernel: Kernel
     arch: str
     emitter: str
     units: tuple[Unit, ...]
     functions: dict[int, Function]
-    arguments: Arguments
-    fast: dict[int, Any] = field(default_factory=dict[int, Any])
-    note: str = ""
-    schedule: Any = None
-    steps: Pipeline = ()
+    fast: dict[int, hopper.Facts]
+    note: str
 
     @functools.cached_property
     def numbers(self) -> call.Numbers:
@@ -64,8 +58,8 @@ class Code:
         return self._layout(redo=True)
 
     def _layout(self, redo: bool) -> Layout:
-        struct = (self.arguments.parameter(redo),)
-        its = emitter(self.emitter) if self.fast else None
+        struct = (Arguments(self.kernel).parameter(redo),)
+        its = launcher(self.emitter) if self.fast else None
         given = dict.fromkeys(self.functions, struct)
         given |= {n: its.parameters(s) for n, s in self.fast.items()} if its else {}
         return Layout(given, self.numbers.index)
@@ -74,6 +68,38 @@ class Code:
     def text(self) -> str:
         """All texts, one after the other."""
         return "\n".join(u.text for u in self.units)
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code of a kernel in tiles for one architecture.
+
+    `functions`: how the grids that `simt` made are launched, by number; `fast`: the sources of those that `emitter` made.
+    `note`: why a faster emitter did not make all of them. `schedule`: that of the fast ones; `steps`: the passes that made
+    the tiles of a kernel after `online` under it.
+    """
+
+    kernel: Kernel
+    arch: str
+    emitter: str
+    units: tuple[Unit, ...]
+    functions: dict[int, Function]
+    fast: dict[int, Any] = field(default_factory=dict[int, Any])
+    note: str = ""
+    schedule: Any = None
+    steps: Pipeline = ()
+
+    @functools.cached_property
+    def called(self) -> Called:
+        """What a call needs of it."""
+        fast = {n: s.facts for n, s in self.fast.items()}
+        kernel = outline.bare(self.kernel)
+        return Called(kernel, self.arch, self.emitter, self.units, self.functions, fast, self.note)
+
+    @property
+    def text(self) -> str:
+        """All texts, one after the other."""
+        return self.called.text
 
     @property
     def all_fast(self) -> bool:
@@ -100,7 +126,7 @@ class Code:
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
 
-def compiled(code: Code) -> list[nvrtc.Compiled]:
+def compiled(code: Code | Called) -> list[nvrtc.Compiled]:
     """The cubin of each unit, from the cache on disk where it is there. Units are compiled at the same time."""
     with ThreadPoolExecutor(len(code.units)) as pool:
         return list(pool.map(image, [u.text for u in code.units], [code.arch] * len(code.units)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,17 +12,20 @@ from typing import Any
 
 from tilec.arrays import Array
 from tilec.backends.cuda import arch as architectures
-from tilec.backends.cuda import call, launch, nvrtc
+from tilec.backends.cuda import call, launch, nvrtc, start
 from tilec.backends.cuda.block import WORDS, WORKSPACE, Address
-from tilec.backends.cuda.code import Code, compiled
-from tilec.backends.cuda.fast import HOPPER, NAMES, Emitter, emitter, makers
-from tilec.backends.cuda.generate import Whole, fast, general, uncut
+from tilec.backends.cuda.code import Called, Code, compiled
+from tilec.backends.cuda.fast import HOPPER, NAMES, emitter, launcher, names
 from tilec.backends.cuda.prepared import Part, Prepared, Step
+from tilec.backends.cuda.start import Start, Whole, uncut
 from tilec.backends.cuda.target import arch_of, chosen, fast_fields
 from tilec.backends.cuda.untiled import Untiled
+from tilec.cut import Before
 from tilec.dtypes import SIZES
 from tilec.errors import ArgumentError, ResourceError, UnsupportedError
 from tilec.ir import Kernel
+from tilec.outline import Tiles
+from tilec.rows import Rows
 from tilec.scalar import Number
 
 MOST_BLOCKS = 1 << 30
@@ -43,7 +46,7 @@ SHORT = (64, 1024)
 class Loaded:
     """Code on one device: the kernels of the grids, by number."""
 
-    code: Code
+    code: Called
     kernels: dict[int, launch.Kernel]
 
 
@@ -51,7 +54,7 @@ class Loaded:
 class Case:
     """A call of some code: all sizes and scalars that this knows, and all tensors, intermediate ones last."""
 
-    code: Code
+    code: Called
     known: dict[str, Number]
     views: dict[str, call.View]
 
@@ -61,29 +64,24 @@ class Executable:
     """A kernel that runs on GPU arrays. The code is made for the device at the first call there; `arch` may be another
     one whose code the device can run."""
 
-    kernel: Kernel
+    tiles: Tiles
     arch: str | None
     emitter: str | None
-    online: Untiled | None
+    start: Start | None
     loaded: dict[object, Loaded] = field(default_factory=dict[object, Loaded])
     known: dict[object, Prepared] = field(default_factory=dict[object, Prepared])
-    quick: dict[object, Code | str] = field(default_factory=dict[object, Any])
+    quick: dict[object, Called | str] = field(default_factory=dict[object, Any])
     whole: dict[object, Whole | None] = field(default_factory=dict[object, Any])
+
+    @property
+    def kernel(self) -> Kernel:
+        """The outline of its tiles."""
+        return self.tiles.outline.kernel
 
     @functools.cached_property
     def numbers(self) -> call.Numbers:
         """What a call tells of its sizes, whatever code it takes."""
         return call.Numbers(self.kernel)
-
-    @functools.cached_property
-    def static(self) -> tuple[str, ...]:
-        """The dimensions that a kernel must know when it is compiled."""
-        from tilec.passes.specialise import static_dims
-
-        if self.online is None:
-            return ()
-        packed = self.online.packed
-        return (*static_dims(self.online.kernel), *(packed.dims if packed else ()))
 
     def __call__(
         self,
@@ -161,7 +159,7 @@ class Executable:
     def blocks(
         self,
         device: int,
-        code: Code,
+        code: Called,
         numbers: Sequence[int | float],
         known: Mapping[str, Number],
         redo: bool,
@@ -176,7 +174,7 @@ class Executable:
             tasks = numbers[code.numbers.index["tasks", str(n)]]
             out[n] = min(int(tasks), most)
         if code.fast:
-            its = emitter(code.emitter)
+            its = launcher(code.emitter)
             out |= {n: its.blocks(s, known, processors) for n, s in code.fast.items()}
         return out
 
@@ -193,10 +191,10 @@ class Executable:
         if self.emitter == "simt":
             return None
         why = f"it makes code for {HOPPER} only"
-        for its in makers(arch):
-            if self.emitter not in (None, its.name):
+        for name in names(arch):
+            if self.emitter not in (None, name):
                 continue
-            found = self.try_fast(its, arch, device, known, arrays)
+            found = self.try_fast(name, arch, device, known, arrays)
             if isinstance(found, Case):
                 return found
             why = found
@@ -208,32 +206,35 @@ class Executable:
 
     def try_fast(
         self,
-        its: Emitter,
+        name: str,
         arch: str,
         device: int,
         known: Mapping[str, Number],
         arrays: Mapping[str, Array],
     ) -> Case | str:
         """A call of the code of an emitter, or why there is none for these arrays."""
-        if self.online is None:
+        start = self.start
+        if start is None:
             return "its tiles are given"
-        fixed = self.online.sizes  # those that the tiles hold as numbers
-        sizes = {n: int(known[n] if n in known else fixed[n]) for n in self.online.kernel.dims}
+        fixed = start.before.sizes  # those that the tiles hold as numbers
+        sizes = {n: int(known[n] if n in known else fixed[n]) for n in start.before.header.dims}
         shared, processors = launch.shared(device), launch.processors(device)
-        online = functools.partial(replace, self.online, sizes=sizes, shared=shared)
+        begun = functools.partial(start.untiled, sizes=sizes, shared=shared)
         known = {**sizes, **known}
-        shape = tuple(n if d in self.static else size_class(n) for d, n in sizes.items())
-        form = (its.name, shared, processors, *shape)
+        shape = tuple(n if d in start.static else size_class(n) for d, n in sizes.items())
+        form = (name, arch, shared, processors, *shape)
         if form not in self.whole:
-            self.whole[form] = uncut(online(), arch, its, processors)
+            self.whole[form] = start.whole(form, lambda: uncut(begun(), arch, name, processors))
         whole = self.whole[form]
         workers = whole and whole.workers(known)
         scattered = frozenset[str]()
+        its = launcher(name)
         while True:
             key = (form, workers, scattered)
             if key not in self.quick:
-                cut = online(workers=workers, scattered=scattered)
-                self.quick[key] = self.made(cut, arch, its)
+                cut = functools.partial(begun, workers=workers, scattered=scattered)
+                exact = (*form, workers, *sorted(scattered), self.emitter)
+                self.quick[key] = start.code(exact, functools.partial(self.made, cut, arch, name))
             code = self.quick[key]
             if isinstance(code, str):
                 return code
@@ -245,8 +246,11 @@ class Executable:
         whys = (its.refusal(s, case.views, case.known) for s in code.fast.values())
         return next((w for w in whys if w), case)
 
-    def made(self, online: Untiled, arch: str, its: Emitter) -> Code | str:
+    def made(self, begun: Callable[[], Untiled], arch: str, name: str) -> Code | str:
         """What a fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
+        from tilec.backends.cuda.generate import fast
+
+        its, online = emitter(name), begun()
         found = fast(online, arch, its)
         if isinstance(found, str) and self.emitter is None and online.schedule:
             return fast(replace(online, schedule={}), arch, its)
@@ -262,13 +266,13 @@ class Executable:
             pool.submit(lambda: compiled(self.general_code(device)))
             yield
 
-    def general_code(self, device: int) -> Code:
+    def general_code(self, device: int) -> Called:
         arch = self.arch or architectures.for_capability(launch.capability(device))
         key = ("simt", device)
         there = self.loaded.get(key)
-        return there.code if there else general(self.kernel, arch)
+        return there.code if there else start.general(self.tiles, arch)
 
-    def load(self, device: int, library: str, code: Code) -> Loaded:
+    def load(self, device: int, library: str, code: Called) -> Loaded:
         """The code on a device. Raises ResourceError where it would have to be loaded in the midst of a capture."""
         key: object = ("simt", device) if code.emitter == "simt" else (code.text, device)
         if key not in self.loaded:
@@ -286,7 +290,7 @@ def size_class(n: int) -> int:
     return sum(n > x for x in SHORT)
 
 
-def case_of(code: Code, known: Mapping[str, Number], arrays: Mapping[str, Array]) -> Case:
+def case_of(code: Called, known: Mapping[str, Number], arrays: Mapping[str, Array]) -> Case:
     """A call of some code. Its intermediate tensors are at no address yet."""
     known = code.numbers.completed(known)
     views: dict[str, call.View] = dict(arrays)
@@ -296,7 +300,7 @@ def case_of(code: Code, known: Mapping[str, Number], arrays: Mapping[str, Array]
     return Case(code, known, views)
 
 
-def _load(device: int, code: Code) -> Loaded:
+def _load(device: int, code: Called) -> Loaded:
     number = launch.capability(device)
     wanted = {f.name: (n, f.threads, f.shared) for n, f in code.functions.items()}
     wanted |= {s.name: (n, s.threads, s.shared) for n, s in code.fast.items()}
@@ -318,22 +322,22 @@ def _load(device: int, code: Code) -> Loaded:
 
 
 def executable(
-    kernel: Kernel,
+    tiles: Tiles,
     target: str,
     schedule: Mapping[str, object] | None = None,
-    online: Untiled | None = None,
+    before: Before | None = None,
     hint: bool = False,
+    packed: Rows | None = None,
 ) -> Executable:
     """A kernel in tiles, ready to be called on arrays on a GPU. Raises ArgumentError for a schedule that is none.
 
-    `hint`: a call that the schedule does not fit takes another one.
+    `hint`: a call that the schedule does not fit takes another one. `packed`: another axis in the rows of tiles.
     """
     arch = arch_of(target)
     name = chosen(schedule or {}, arch)
     name = None if hint and name in NAMES else name
-    if online is not None:
-        online = replace(online, schedule=fast_fields(schedule or {}, arch))
-    return Executable(kernel, architectures.parse(target), name, online)
+    begun = before and Start(before, packed, fast_fields(schedule or {}, arch))
+    return Executable(tiles, architectures.parse(target), name, begun)
 
 
 def place_of(arrays: Mapping[str, Array]) -> tuple[int, str]:

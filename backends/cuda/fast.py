@@ -17,7 +17,7 @@ from tilec.scalar import Number
 
 if TYPE_CHECKING:
     from tilec.backend import Room
-    from tilec.backends.cuda.hopper.source import Launched
+    from tilec.backends.cuda.hopper.source import Facts, Launched
     from tilec.ceilings import Ceilings
     from tilec.passes.split import Options
     from tilec.pipeline import Pipeline
@@ -28,7 +28,7 @@ HOPPER = "sm_90a"
 NAMES = ("hopper", "ampere")
 """The emitters, the fastest first."""
 
-Fields = Mapping[str, object]
+Schedule = Mapping[str, object]
 
 
 class Refused(Exception):
@@ -53,7 +53,7 @@ class Emitter(Protocol):
         """The fields of a schedule and their types."""
         ...
 
-    def check(self, fields: Fields) -> None:
+    def check(self, fields: Schedule) -> None:
         """Raises ArgumentError for fields that no schedule has."""
         ...
 
@@ -92,21 +92,25 @@ class Emitter(Protocol):
         """The cost model, if there is one."""
         ...
 
+
+class Launcher(Protocol):
+    """What launches the kernels of an emitter."""
+
     def refusal(
-        self, source: Any, views: Mapping[str, View], sizes: Mapping[str, Number]
+        self, facts: Facts, views: Mapping[str, View], sizes: Mapping[str, Number]
     ) -> str | None:
         """Why a kernel cannot take these tensors, or None."""
         ...
 
-    def in_pieces(self, source: Any, views: Mapping[str, View]) -> frozenset[str]:
+    def in_pieces(self, facts: Facts, views: Mapping[str, View]) -> frozenset[str]:
         """The tensors that a kernel cannot bring as it does: another one is made, where they are `scattered`."""
         ...
 
-    def blocks(self, source: Any, sizes: Mapping[str, Number], processors: int) -> int:
+    def blocks(self, facts: Facts, sizes: Mapping[str, Number], processors: int) -> int:
         """The blocks of a launch."""
         ...
 
-    def parameters(self, source: Any) -> tuple[Parameter, ...]:
+    def parameters(self, facts: Facts) -> tuple[Parameter, ...]:
         """The parameters of a launch."""
         ...
 
@@ -123,6 +127,23 @@ def emitter(name: str) -> Emitter:
     return ampere
 
 
+@functools.cache
+def launcher(name: str) -> Launcher:
+    """What launches the kernels of an emitter, without what makes them."""
+    if name == "hopper":
+        import tilec.backends.cuda.hopper.launch as hopper
+
+        return hopper
+    import tilec.backends.cuda.ampere.launch as ampere
+
+    return ampere
+
+
+def names(arch: str) -> list[str]:
+    """The names of the emitters that make code for an architecture, the fastest first."""
+    return [n for n in NAMES if n != "hopper" or arch == HOPPER]
+
+
 def makers(arch: str) -> list[Emitter]:
-    """The emitters that make code for an architecture, the fastest first."""
-    return [emitter(n) for n in NAMES if n != "hopper" or arch == HOPPER]
+    """These emitters."""
+    return [emitter(n) for n in names(arch)]

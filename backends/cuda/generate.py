@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tilec import __version__, rows, scalar
@@ -13,10 +12,10 @@ from tilec.backends.cuda.code import Code, Unit, image
 from tilec.backends.cuda.fast import HOPPER, Emitter, Refused, makers
 from tilec.backends.cuda.simt.lower import lower
 from tilec.backends.cuda.source import complete
+from tilec.backends.cuda.start import uncut
 from tilec.backends.cuda.untiled import Untiled
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Kernel
-from tilec.scalar import Number
 from tilec.target import CUDA
 
 PATIENCE = 4
@@ -30,37 +29,7 @@ def general(kernel: Kernel, arch: str, note: str = "") -> Code:
     module = lower(kernel, architectures.shared_limit(arch))
     text = f"{_head(kernel, arch, 'simt', note)}\n{complete(module.text)}"
     unit = Unit(text, tuple(f.name for f in module.functions.values()))
-    return Code(kernel, arch, "simt", (unit,), module.functions, module.arguments, {}, note)
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A kernel in tiles with no axis in pieces, and into how many pieces each streamed axis would be cut for so many
-    multiprocessors."""
-
-    numbers: call.Numbers
-    pieces: tuple[scalar.Compiled, ...]
-    processors: int
-
-    def workers(self, known: Mapping[str, Number]) -> int | None:
-        """For how many workers a streamed axis is cut: one for each multiprocessor, where there are fewer tiles."""
-        from tilec.passes.split import cut
-
-        return self.processors if cut(self.pieces, self.numbers.completed(known)) else None
-
-
-def uncut(online: Untiled, arch: str, its: Emitter, processors: int) -> Whole | None:
-    """The tiles of a fast emitter with no axis in pieces; None where no grid fits it."""
-    from tilec.passes.split import pieces
-
-    try:
-        schedule = next(its.schedules(online, arch))
-        kernel = its.tiles(replace(online, workers=None), schedule)
-    except Refused:
-        other = online.unfolded
-        return uncut(other, arch, its, processors) if other else None
-    cut = pieces(kernel, its.cutting(schedule, processors))
-    return Whole(call.Numbers(kernel), cut, processors)
+    return Code(kernel, arch, "simt", (unit,), module.functions, {}, note)
 
 
 def fast(online: Untiled, arch: str, its: Emitter, compiling: bool = True) -> Code | str:
@@ -141,7 +110,6 @@ def _fast(online: Untiled, arch: str, its: Emitter, schedule: Any) -> Code | str
         its.name,
         tuple(units),
         module.functions,
-        module.arguments,
         sources,
         note,
         schedule,
@@ -195,5 +163,5 @@ def decided(online: Untiled, arch: str, its: Emitter) -> Untiled:
         return online
     packed = online.packed or rows.choose(online.kernel, known, CUDA)
     online = replace(online, packed=packed)
-    whole = uncut(online, arch, its, PROCESSORS)
+    whole = uncut(online, arch, its.name, PROCESSORS)
     return replace(online, workers=whole and whole.workers(known))

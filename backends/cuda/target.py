@@ -15,7 +15,6 @@ from tilec.backend import Draft, Room
 from tilec.backends.cuda import arch as architectures
 from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.fast import HOPPER, NAMES, emitter, makers
-from tilec.backends.cuda.generate import decided, fast, generate
 from tilec.backends.cuda.untiled import Untiled
 from tilec.errors import ArgumentError, ResourceError
 from tilec.ir import Kernel
@@ -47,8 +46,10 @@ def fast_fields(schedule: Mapping[str, object], arch: str) -> dict[str, object]:
     Raises ArgumentError for those that are none.
     """
     out = {n: x for n, x in schedule.items() if n != "emitter"}
+    if not out:
+        return out
     name = schedule.get("emitter")
-    if name == "simt" and out:
+    if name == "simt":
         raise ArgumentError(f"schedule: emitter simt has no field {next(iter(out))!r}")
     its = emitter(str(name)) if name in NAMES else makers(arch)[0]
     for n in out:
@@ -68,6 +69,8 @@ def code_for(
     compiling: bool = True,
 ) -> Code:
     """The code of a kernel in tiles for a target; `cuda` means the GPU that is here. `compiling`: as for `generate`."""
+    from tilec.backends.cuda.generate import generate
+
     arch = arch_of(target)
     name = chosen(schedule or {}, arch)
     if online is not None:
@@ -149,6 +152,7 @@ def memory_bytes(
     arch = arch_of(target)
     if arch != HOPPER or chosen(schedule, arch) not in (None, "hopper"):
         return None
+    from tilec.backends.cuda.generate import decided, fast
     from tilec.backends.cuda.hopper import misses
 
     its = emitter("hopper")
@@ -166,6 +170,8 @@ def memory_bytes(
 
 def steps(online: Untiled, target: str, schedule: Mapping[str, object]) -> Pipeline:
     """The passes that cut a kernel into the tiles that run on a target; none where they are the default ones."""
+    from tilec.backends.cuda.generate import decided, fast
+
     arch = arch_of(target)
     name = chosen(schedule, arch)
     online = replace(online, schedule=fast_fields(schedule, arch))

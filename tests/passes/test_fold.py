@@ -52,7 +52,7 @@ PROGRAMS = {
 def online(text: str) -> tuple[tilec.Kernel, Kernel]:
     """A program, and in groups."""
     kernel = tilec.compile(text)
-    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, "f16"))
+    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, "f16")).lowered
     return kernel, pipeline.run(ir, pipeline.tensor_pipeline())
 
 
@@ -135,7 +135,7 @@ def test_a_chosen_tile_of_heads_is_taken() -> None:
 
     _, groups = online(PROGRAMS["causal"])
     sizes = known(groups, B=1, H=8, HK=2, M=4, N=50, D=16)
-    cutter = Cutter(groups, "cuda:sm_90a")
+    cutter = Cutter.of(groups, "cuda:sm_90a")
     assert cutter(sizes, {}, {}, {}).packed is not None
     assert cutter(sizes, {}, {"h": 2}, {}).packed is None
     assert cutter(sizes, {}, {"j": 32}, {}).packed is not None

@@ -20,8 +20,9 @@ from tilec import pipeline
 from tilec.backends.reference.interpreter import run
 from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import For, Grid, Kernel, Yield, walk
+from tilec.outline import outline
 from tilec.passes.place import place
-from tilec.passes.split import Options, few, split
+from tilec.passes.split import Options, split
 from tilec.reader import read
 from tilec.renaming import substitute
 from tilec.scalar import evaluate
@@ -187,7 +188,8 @@ def test_how_many_pieces(rows: int, keys: int, workers: int, pieces: int) -> Non
     assert argument.default is not None
     sizes = {"B": 1, "H": 2, "HK": 1, "M": rows, "N": keys}
     assert evaluate(argument.default, sizes) == pieces
-    assert few(kernel, sizes, Options(workers=workers)) == (pieces > 1)
+    found = pipeline.module("split").pieces(kernel, Options(workers=workers))
+    assert outline(kernel, found).cut(sizes) == (pieces > 1)
 
 
 def test_a_loop_that_does_not_combine_says_why() -> None:

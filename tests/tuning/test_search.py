@@ -33,7 +33,7 @@ def tiles_of(kernel):
 
 def space_of(kernel, target, sizes):
     online = dict(kernel.stages(sizes=sizes))["online"]
-    cut = Cutter(online, target)(sizes, {"scale": 1.0}, {}, {})
+    cut = Cutter.of(online, target)(sizes, {"scale": 1.0}, {}, {})
     return space.default_space(cut, online, target)
 
 
@@ -243,9 +243,9 @@ def test_ctrl_c_keeps_what_is_known():
 def test_a_wrong_result_never_wins(monkeypatch):
     real = backend.runner
 
-    def runner(kernel, target, *more, **named):
-        run = real(kernel, target, *more, **named)
-        if space.tiled_axes(kernel)["j"] != 16:
+    def runner(tiles, target, *more, **named):
+        run = real(tiles, target, *more, **named)
+        if space.tiled_axes(tiles.kernel)["j"] != 16:
             return run
 
         def wrong(tensors, scalars, outputs):

@@ -174,7 +174,7 @@ def test_the_rule_is_what_it_was_when_the_search_was_made(one):
 def test_it_fits(one):
     _, online, known, scalars, target = loaded(one)
     best = one.choice or one.rule
-    tiles = Cutter(online, target)(known, scalars, best.tile, {}).kernel
+    tiles = Cutter.of(online, target)(known, scalars, best.tile, {}).kernel
     draft = backend.draft(tiles, target, best.schedule, None if best.tile else (online, known))
     assert draft.kernel.body
 

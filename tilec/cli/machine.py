@@ -60,9 +60,10 @@ def about(context: typer.Context, json: options.Json = False) -> None:
 
 @cache.command("list")
 def list_(json: options.Json = False) -> None:
-    """List compiled objects, tuned schedules and measured ceilings."""
+    """List compiled objects, what is known of programs, tuned schedules and measured ceilings."""
     from tilec import cache, ceilings
 
+    known = [p.stat().st_size for p in cache.rows()]
     sizes = {str(p.relative_to(cache.root())): p.stat().st_size for p in cache.objects()}
     winners, damaged = _stored()
     roofs = [c for c in ceilings.kept().values() if c is not None]
@@ -73,6 +74,7 @@ def list_(json: options.Json = False) -> None:
                 "path": str(cache.root()),
                 "bytes": total,
                 "objects": sizes,
+                "rows": {"count": len(known), "bytes": sum(known)},
                 "schedules": [
                     {**asdict(w.key), "tile": w.choice.tile, "schedule": w.choice.schedule}
                     | {"seconds": w.seconds, "speed": w.gain, "id": w.key.digest[:12]}
@@ -86,6 +88,7 @@ def list_(json: options.Json = False) -> None:
     for name, size in sizes.items():
         print(f"{name}  {size:,} bytes")
     print(f"{cache.root()}: {count(len(sizes), 'object')}, {total:,} bytes")
+    print(f"{count(len(known), 'row')} of what is known of programs, {sum(known):,} bytes")
     for w in winners:
         print(
             f"{w.key.digest[:12]}  {w.key.kernel}({w.key.sizes}; {w.key.types}) on {w.key.target}: {w.choice}, "
@@ -113,19 +116,20 @@ def verify(json: options.Json = False) -> None:
     """Check each entry: whether it is what was written, and only you can have written it."""
     from tilec import cache, ceilings
 
-    objects, roofs = cache.objects(), ceilings.kept()
+    objects, rows, roofs = cache.objects(), cache.rows(), ceilings.kept()
     winners, damaged = _stored()
-    bad = [p for p in objects if cache.read(p) is None] + [p for p, c in roofs.items() if c is None]
+    bad = [p for p in (*objects, *rows) if cache.read(p) is None]
+    bad += [p for p, c in roofs.items() if c is None]
     if json:
-        schedules = len(winners) + len(damaged)
-        facts = {"objects": len(objects), "ceilings": len(roofs), "schedules": schedules}
+        counts = {"objects": len(objects), "rows": len(rows), "ceilings": len(roofs)}
+        facts = {**counts, "schedules": len(winners) + len(damaged)}
         wrong = {"damaged": [str(p) for p in bad], "damaged_schedules": [d[:12] for d in damaged]}
         options.print_json({**facts, **wrong})
         raise typer.Exit(1 if bad or damaged else 0)
     for p in bad:
         print(f"not used, for it is damaged or others can have written it: {p}")
     print(
-        f"{count(len(objects), 'object')} and {count(len(roofs), 'file')} of ceilings read, ",
+        f"{count(len(objects), 'object')}, {count(len(rows), 'row')} and {count(len(roofs), 'file')} of ceilings read, ",
         end="",
     )
     print(f"{len(bad)} damaged")
@@ -143,7 +147,7 @@ def clear(
         bool, typer.Option("--ceilings", help="Remove the measured ceilings, not the objects.")
     ] = False,
 ) -> None:
-    """Remove every compiled object, or every tuned schedule, or the measured ceilings."""
+    """Remove every compiled object and all rows, or every tuned schedule, or the measured ceilings."""
     from tilec import cache, ceilings
     from tilec.tuning import store
 
@@ -153,7 +157,8 @@ def clear(
     if measured:
         print(f"ceilings of {_removed(list(ceilings.kept()))} machines removed")
     if not tuned and not measured:
-        print(f"{_removed(cache.objects())} objects removed from {cache.root()}")
+        objects, rows = _removed(cache.objects()), _removed(cache.rows())
+        print(f"{objects} objects removed from {cache.root()}, and {rows} rows")
 
 
 def _removed(files: list[Path]) -> int:

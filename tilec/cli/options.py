@@ -154,13 +154,13 @@ def source(file: str) -> Source:
 
     path, name = split(file)
     if path == "-":
-        return Source.of(standard_input(), "<stdin>", name)
-    return Source.of(read(path), path, name)
+        return Source(standard_input(), "<stdin>", name)
+    return Source(read(path), path, name)
 
 
 def standard_input() -> str:
     """What standard input holds; a command may ask for it more than once."""
-    from tilec.parse import decode
+    from tilec.source import decode
 
     if not sys.stdin:  # closed by the caller
         raise ArgumentError("cannot read <stdin>: it is closed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tilec import backend
-from tilec.cut import Cut
+from tilec.cut import Before, Cut
 from tilec.errors import TilecError
 from tilec.ir import Kernel
 from tilec.tuning.expected import Expected
@@ -81,8 +81,9 @@ class Here:
 
     def _runner(self, c: Candidate) -> backend.Runner:
         if c.name not in self._runners:
+            before = Before.of(*c.before) if c.before else None
             made = backend.runner(
-                c.cut.kernel, self._target, c.schedule, c.before, packed=c.cut.packed
+                c.cut.tiles, self._target, c.schedule, before, packed=c.cut.packed
             )
             self._runners[c.name] = made
         return self._runners[c.name]

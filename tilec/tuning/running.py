@@ -23,10 +23,12 @@ import numpy
 
 from tilec import backend, pipeline
 from tilec.arrays import Array, numpy_dtype
+from tilec.cut import Before
 from tilec.dtypes import SIZES, DType
 from tilec.errors import TilecError
+from tilec.outline import Tiles
 from tilec.reader import read
-from tilec.rows import Chooser
+from tilec.rows import Rows, chooser
 from tilec.tuning.expected import Expected
 
 IDLE = 0.05
@@ -89,7 +91,7 @@ class Problem:
         self.folder, self.target = folder, about["target"]
         (self.online,) = read(about["online"])
         self.sizes, self.scalars = about["sizes"], about["scalars"]
-        self.rows = Chooser(self.online, pipeline.target_of(self.target))
+        self.rows = chooser(self.online)
         self.memory = Memory(backend.on_gpu(self.target))
         self.tensors = {x["name"]: self._tensor(x) for x in about["arrays"]}
         self.results = {
@@ -132,12 +134,17 @@ class Problem:
         name = request["name"]
         if name not in self.runners:
             (tiles,) = read(request["tiles"])
-            before = (self.online, self.sizes) if request["own"] else None
-            packed = self.rows({**self.sizes, **self.scalars}) if request["own"] else None
-            made = backend.runner(tiles, self.target, request["schedule"], before, packed=packed)
+            before = Before.of(self.online, self.sizes) if request["own"] else None
+            packed = self._packed() if request["own"] else None
+            made = backend.runner(
+                Tiles.of(tiles), self.target, request["schedule"], before, packed=packed
+            )
             self.runners[name] = made
         runner = self.runners[name]
         return lambda: runner(self.tensors, self.scalars, self.results)
+
+    def _packed(self) -> Rows | None:
+        return self.rows({**self.sizes, **self.scalars}, pipeline.target_of(self.target))
 
     def check(self, call: Callable[[], None]) -> dict[str, Any]:
         """A result against what it should be."""

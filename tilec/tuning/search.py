@@ -31,6 +31,7 @@ from tilec.tuning.compilers import Compilers
 from tilec.tuning.expected import Expected
 from tilec.tuning.key import Key
 from tilec.tuning.store import UNFIT, Choice, Store, StoreError, Trial, Winner
+from tilec.wide import counted
 from tilec.work import Unit
 
 LONG = 0.3
@@ -106,8 +107,8 @@ class _Search:
             time.monotonic() + options.budget
         )  # also of what is measured and computed first
         self.problem, self.store, self.options = problem, store, options
-        self.cutter = Cutter(problem.online, problem.target)
-        self.far = binding.far(problem.lowered, problem.scalars)
+        self.cutter = Cutter.of(problem.online, problem.target)
+        self.far = binding.far(counted(problem.lowered), problem.scalars)
         self.budgets: dict[Kernel, Budget] = {}
         cut, given = self.cut(Choice()), options.space
         self.space = (

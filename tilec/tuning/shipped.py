@@ -80,9 +80,14 @@ class Default:
         return Winner(key, mine, self.seconds, self.gain, 0.0, shipped=True)
 
 
-def offers(kernel: Kernel, target: str) -> tuple[Default, ...]:
-    """The schedules that are shipped for a program (before any pass) on this machine, for any sizes."""
-    found = [d for d in _by_program().get(program(kernel), ()) if d.choice is not None]
+def has(program: str) -> bool:
+    """Whether schedules are shipped for a program, by its hash, on whatever machine."""
+    return any(d.choice is not None for d in _by_program().get(program, ()))
+
+
+def offers(program: str, target: str) -> tuple[Default, ...]:
+    """The schedules that are shipped for a program, by its hash, on this machine, for any sizes."""
+    found = [d for d in _by_program().get(program, ()) if d.choice is not None]
     if not found:
         return ()
     machine = kind(target), threads(target)

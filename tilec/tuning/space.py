@@ -64,7 +64,7 @@ def by_rule(
     `threads`: of a CPU; `compiling`: whether the compiler is asked if it finds room, as it is at a call."""
     fields = backend.schedule_space(target)
     asked = {backend.WORKERS: backend.pieces(threads) or 1} if threads else {}
-    tiles = Cutter(online, target)(sizes, scalars, {}, asked).kernel
+    tiles = Cutter.of(online, target)(sizes, scalars, {}, asked).kernel
     if not fields:
         axes = tiled_axes(tiles).items()
         return Choice({a: n for a, n in axes if n > 1 and a in online.extents})

@@ -87,7 +87,7 @@ class Trial:
 
 def path() -> Path:
     """The file of tuned schedules."""
-    return cache.directory("tuning") / "schedules.sqlite"
+    return cache.schedules()
 
 
 class Store:

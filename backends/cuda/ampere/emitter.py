@@ -8,10 +8,8 @@ from tilec.backend import Room
 from tilec.backends.cuda.ampere import plan
 from tilec.backends.cuda.ampere.compile import cutting, schedules, sources, steps, tiles
 from tilec.backends.cuda.ampere.cost import seconds
-from tilec.backends.cuda.ampere.launch import blocks, in_pieces, refusal
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
-from tilec.backends.cuda.hopper.launch import parameters
 from tilec.backends.cuda.hopper.schedule import changed
 from tilec.backends.cuda.hopper.schedule import fields as fields_of
 
@@ -39,14 +37,10 @@ def show(source: Source) -> str:
 
 
 __all__ = [
-    "blocks",
     "check",
     "cutting",
     "fields",
-    "in_pieces",
     "name",
-    "parameters",
-    "refusal",
     "room",
     "schedules",
     "seconds",

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.scalar import Number, evaluate
+from tilec.backends.cuda.hopper.launch import blocks, parameters
+from tilec.backends.cuda.hopper.source import Facts
+from tilec.scalar import Number
 
 STEP = 1 << 31
 """Steps between rows of 16-byte pieces are below this, in elements."""
 
 
-def in_pieces(source: Source, views: Mapping[str, View]) -> frozenset[str]:
+def in_pieces(facts: Facts, views: Mapping[str, View]) -> frozenset[str]:
     """The parameters of the program that cannot be copied 16 bytes at a time."""
-    given = source.structure.kernel.tensors
-    wide = {n: f for n, f in source.wide.items() if n in given}
+    given = facts.header.tensors
+    wide = {n: f for n, f in facts.wide.items() if n in given}
     return frozenset(n for n, feature in wide.items() if _narrow(n, views[n], feature))
 
 
-def refusal(source: Source, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
+def refusal(facts: Facts, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
     """Why the kernel cannot take these tensors, or None."""
     lengths = [n for v in views.values() for n in v.shape]
     if max(lengths, default=0) >= 1 << POSITION:
         return f"a dimension is {max(lengths):,}; positions must be below 2 ** {POSITION}"
-    whys = (_narrow(n, views[n], feature) for n, feature in source.wide.items())
+    whys = (_narrow(n, views[n], feature) for n, feature in facts.wide.items())
     return next((w for w in whys if w), None)
 
 
@@ -41,10 +42,4 @@ def _narrow(name: str, view: View, feature: int) -> str | None:
     return None
 
 
-def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:
-    """The blocks of a launch: one per tile, however many processors there are."""
-    s = source.structure
-    tiles = 1
-    for axis, n in s.grid.axes:
-        tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)
-    return tiles
+__all__ = ["blocks", "in_pieces", "parameters", "refusal"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tilec.backends.cuda.ampere.plan import Plan
-from tilec.backends.cuda.hopper.source import Launched
+from tilec.backends.cuda.hopper.source import Facts, Launched
+
+if TYPE_CHECKING:
+    from tilec.backends.cuda.ampere.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -15,3 +19,8 @@ class Source(Launched):
 
     plan: Plan
     wide: dict[str, int]
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        """What a launch needs to know of it."""
+        return self.known(None, self.wide)

@@ -9,7 +9,6 @@ from tilec.backend import Room
 from tilec.backends.cuda.hopper import compile as hopper
 from tilec.backends.cuda.hopper import listing
 from tilec.backends.cuda.hopper.cost import seconds
-from tilec.backends.cuda.hopper.launch import blocks, in_pieces, parameters, refusal
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
 from tilec.backends.cuda.hopper.schedule import fields as fields_of
 from tilec.backends.cuda.hopper.source import Source
@@ -72,14 +71,10 @@ def show(source: Source) -> str:
 
 
 __all__ = [
-    "blocks",
     "check",
     "cutting",
     "fields",
-    "in_pieces",
     "name",
-    "parameters",
-    "refusal",
     "room",
     "schedules",
     "seconds",

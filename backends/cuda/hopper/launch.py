@@ -10,8 +10,7 @@ from tilec.backends.cuda import block, driver
 from tilec.backends.cuda.block import MAP_BYTES, WORDS, Field, Pointer
 from tilec.backends.cuda.call import View
 from tilec.backends.cuda.hopper.expression import POSITION
-from tilec.backends.cuda.hopper.sections import Late, Sections
-from tilec.backends.cuda.hopper.source import CopyMap, Launched, Parameter, Source
+from tilec.backends.cuda.hopper.source import CopyMap, Facts, Parameter
 from tilec.dtypes import DType
 from tilec.errors import UnsupportedError
 from tilec.scalar import Number, evaluate
@@ -22,7 +21,7 @@ BYTES = 2
 """The bytes of an element that comes by a bulk copy."""
 
 
-def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
+def refusal(facts: Facts, views: Mapping[str, View], sizes: Mapping[str, Number]) -> str | None:
     """Why the kernel cannot take these tensors, or None: bulk copies need aligned rows of adjacent elements."""
     for n in sizes.values():
         if (
@@ -31,18 +30,18 @@ def refusal(source: Launched, views: Mapping[str, View], sizes: Mapping[str, Num
             and n in [s for v in views.values() for s in v.shape]
         ):
             return f"a dimension is {n:,}; positions must be below 2 ** {POSITION}"
-    for name, (feature, count) in source.paired.items():
+    for name, (feature, count) in facts.paired.items():
         why = _unpaired(name, views[name], feature, count)
         if why:
             return why
-    maps = [p.map for p in source.parameters if p.map is not None]
+    maps = [p.map for p in facts.parameters if p.map is not None]
     return next((w for m in maps if (w := _uncopied(m, views[m.tensor]))), None)
 
 
-def in_pieces(source: Launched, views: Mapping[str, View]) -> frozenset[str]:
+def in_pieces(facts: Facts, views: Mapping[str, View]) -> frozenset[str]:
     """The parameters of the program that no bulk copy can bring, in a kernel that has such copies."""
-    maps = [p.map for p in source.parameters if p.map is not None]
-    given = source.structure.kernel.tensors
+    maps = [p.map for p in facts.parameters if p.map is not None]
+    given = facts.header.tensors
     return frozenset(m.tensor for m in maps if m.tensor in given and _uncopied(m, views[m.tensor]))
 
 
@@ -136,18 +135,18 @@ def encode(
         )
 
 
-def parameters(source: Launched) -> tuple[block.Parameter, ...]:
+def parameters(facts: Facts) -> tuple[block.Parameter, ...]:
     """The kernel's parameters.
 
     It has two words, 0 before the first launch: the tile counter, which each launch leaves at 0, and a flag that a launch
     raises where its results may not be those of the program.
     """
-    return tuple((x,) for x in _pieces(source))
+    return tuple((x,) for x in _pieces(facts))
 
 
-def _pieces(source: Launched) -> Iterator[block.Piece]:
-    names, last = _c_names(source), ""
-    for p in source.parameters:
+def _pieces(facts: Facts) -> Iterator[block.Piece]:
+    names, last = _c_names(facts), ""
+    for p in facts.parameters:
         match p.kind:
             case "map":
                 assert p.map is not None
@@ -162,18 +161,20 @@ def _pieces(source: Launched) -> Iterator[block.Piece]:
             case "scalar":
                 yield _scalar(p, names[p.name])
             case "section":
-                yield Field("i", Sections(source.structure, p.dim))
+                assert facts.sections is not None
+                yield Field("i", facts.sections)
             case "late":
-                yield Field("i", Late(source.structure, p.dim))
+                assert facts.late is not None
+                yield Field("i", facts.late)
             case "counter":
                 yield Pointer(WORDS)
             case _:
                 yield Pointer(WORDS, 4)
 
 
-def _c_names(source: Launched) -> dict[str, str]:
-    kernel = source.structure.kernel
-    return {source.names[n]: n for n in (*kernel.dims, *kernel.arguments)}
+def _c_names(facts: Facts) -> dict[str, str]:
+    kernel = facts.header
+    return {facts.names[n]: n for n in (*kernel.dims, *kernel.arguments)}
 
 
 def _scalar(p: Parameter, name: str) -> Field:
@@ -183,10 +184,9 @@ def _scalar(p: Parameter, name: str) -> Field:
     return Field("?" if "bool" in p.ctype else "q", ("scalar", name))
 
 
-def blocks(source: Source, sizes: Mapping[str, Number], processors: int) -> int:
+def blocks(facts: Facts, sizes: Mapping[str, Number], processors: int) -> int:
     """The blocks of a launch: as many as there can be at once, or one per tile where there are fewer."""
-    s = source.structure
     tiles = 1
-    for axis, n in s.grid.axes:
-        tiles *= -(-int(evaluate(s.kernel.extents[axis], sizes)) // n)
-    return min(tiles, processors * source.plan.schedule.blocks)
+    for axis, n in facts.axes:
+        tiles *= -(-int(evaluate(facts.header.extents[axis], sizes)) // n)
+    return tiles if facts.most is None else min(tiles, processors * facts.most)

@@ -6,15 +6,19 @@ under a causal mask, are kept for the end.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-from tilec.backends.cuda.hopper.structure import Structure
 from tilec.dataflow import definitions
 from tilec.dtypes import SIZES
 from tilec.ir import Absent, Edge, Map, Op, Operand, Tensor
-from tilec.scalar import Number, Scalar, compiled, evaluate
+from tilec.scalar import Compiled, Number, Scalar, compiled, evaluate
+
+if TYPE_CHECKING:
+    from tilec.backends.cuda.hopper.structure import Structure
 
 CACHE = 26 << 20
 """The bytes of streamed tensors that stay in the L2 cache while others come and go, of which each half keeps a copy."""
@@ -33,12 +37,45 @@ def section(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
 
     `most`: of heads of which a tile may read all positions; where it reads a few, those of its neighbours do for many more.
     """
-    return Sections(s, most)(sizes)
+    return sections(s, most)(sizes)
+
+
+def sections(s: Structure, most: int) -> Sections:
+    """The sections of a kernel's calls."""
+    extents = s.kernel.extents
+    others = tuple((extents[a], n) for a, n in s.grid.axes if a != s.row)
+    streamed = [s.kernel.tensors.get(n) for n in {t.tensor for t in s.rings}]
+    held = [] if None in streamed else [_bytes(t) for t in streamed if t is not None]
+    defs = definitions([*s.top, *s.prologue])
+    starts = [_expression(f.start or 0, s.row, defs) for f in s.loops]
+    stops = [
+        _expression(f.stop, s.row, defs) if f.stop is not None else extents[s.stream]
+        for f in s.loops
+    ]
+    known = None not in starts and None not in stops
+    return Sections(
+        most,
+        s.rows,
+        extents[s.row],
+        extents[s.stream],
+        others,
+        each(s),
+        tuple(held),
+        tuple(x for x in starts if x is not None) if known else (),
+        tuple(x for x in stops if x is not None) if known else (),
+    )
 
 
 def late(s: Structure, sizes: Mapping[str, Number], most: int) -> int:
     """The tiles of each head that are dealt out after the sections, at most so many of all heads."""
-    return Late(s, most)(sizes)
+    return late_rows(s, most)(sizes)
+
+
+def late_rows(s: Structure, most: int) -> Late:
+    """The late rows of a kernel's calls."""
+    extents = s.kernel.extents
+    others = tuple((extents[a], n) for a, n in s.grid.axes if a != s.row)
+    return Late(most, s.rows, extents[s.row], others)
 
 
 T = TypeVar("T")
@@ -52,77 +89,93 @@ def dealt(rows: Sequence[T], heads: int, section: int, late: int) -> Iterator[tu
     yield from ((h, r) for r in reversed(rows[:late]) for h in range(heads))
 
 
+@dataclass(frozen=True)
 class Late:
-    """The late rows of a kernel's calls, in tiles."""
+    """The late rows of a kernel's calls, in tiles. `tile`: the rows of one; `rows`: how many there are; `others`: how far
+    the other axes of the grid range, and their tiles."""
 
-    def __init__(self, s: Structure, most: int) -> None:
-        self._most, self._each = most, s.rows
-        self._rows = compiled(s.kernel.extents[s.row])
-        others = ((a, n) for a, n in s.grid.axes if a != s.row)
-        self._others = [(compiled(s.kernel.extents[a]), n) for a, n in others]
+    most: int
+    tile: int
+    rows: Scalar
+    others: tuple[tuple[Scalar, int], ...]
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[Compiled, tuple[tuple[Compiled, int], ...]]:
+        return compiled(self.rows), tuple((compiled(extent), n) for extent, n in self.others)
 
     def __call__(self, sizes: Mapping[str, Number]) -> int:
         """The tiles of each head."""
-        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in self._others)
-        return min(-(-int(self._rows(sizes)) // self._each), self._most // max(1, heads))
+        rows, others = self._numbers
+        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in others)
+        return min(-(-int(rows(sizes)) // self.tile), self.most // max(1, heads))
 
 
+@dataclass(frozen=True)
 class Sections:
-    """The sections of a kernel's calls; what its tiles read is found out once, as expressions of their ends."""
+    """The sections of a kernel's calls, from expressions of their sizes.
 
-    def __init__(self, s: Structure, most: int) -> None:
-        self._structure, self._most = s, most
-        self._rows = compiled(s.kernel.extents[s.row])
-        self._positions = compiled(s.kernel.extents[s.stream])
-        others = ((a, n) for a, n in s.grid.axes if a != s.row)
-        self._others = [(compiled(s.kernel.extents[a]), n) for a, n in others]
-        self._each = each(s)
-        streamed = [s.kernel.tensors.get(n) for n in {t.tensor for t in s.rings}]
-        held = [] if None in streamed else [_bytes(t) for t in streamed if t is not None]
-        self._held = [compiled(x) for x in held]
-        defs = definitions([*s.top, *s.prologue])
-        starts = [_expression(f.start or 0, s.row, defs) for f in s.loops]
-        stops = [
-            _expression(f.stop, s.row, defs) if f.stop is not None else s.kernel.extents[s.stream]
-            for f in s.loops
-        ]
-        known = None not in starts and None not in stops
-        self._starts = [compiled(x) for x in starts if x is not None] if known else []
-        self._stops = [compiled(x) for x in stops if x is not None] if known else []
+    `tile`: the rows of a tile; `rows` and `positions`: how many there are; `others`: how far the other axes of the grid
+    range, and their tiles; `each`: the bytes of a position; `held`: those of the streamed tensors; `starts`, `stops`: of the
+    loops, of a tile between two rows.
+    """
+
+    most: int
+    tile: int
+    rows: Scalar
+    positions: Scalar
+    others: tuple[tuple[Scalar, int], ...]
+    each: int
+    held: tuple[Scalar, ...]
+    starts: tuple[Scalar, ...]
+    stops: tuple[Scalar, ...]
+
+    @functools.cached_property
+    def _lengths(self) -> tuple[Compiled, Compiled]:
+        return compiled(self.positions), compiled(self.rows)
+
+    @functools.cached_property
+    def _ends(self) -> tuple[tuple[Compiled, ...], tuple[Compiled, ...]]:
+        return tuple(map(compiled, self.starts)), tuple(map(compiled, self.stops))
+
+    @functools.cached_property
+    def _shared(self) -> tuple[tuple[tuple[Compiled, int], ...], tuple[Compiled, ...]]:
+        others = tuple((compiled(extent), n) for extent, n in self.others)
+        return others, tuple(map(compiled, self.held))
 
     def __call__(self, sizes: Mapping[str, Number]) -> int:
         """The heads of a section."""
-        s = self._structure
-        positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
-        near = max(1, min(positions, self.reach(sizes) + ROUND * s.rows))
-        head = near * self._each // self.alike(sizes)
-        tiles = max(1, -(-rows // s.rows))
-        most = max(self._most * positions // near, -(-EVEN // tiles))
+        positions, rows = (int(x(sizes)) for x in self._lengths)
+        near = max(1, min(positions, self.reach(sizes) + ROUND * self.tile))
+        head = near * self.each // self.alike(sizes)
+        tiles = max(1, -(-rows // self.tile))
+        most = max(self.most * positions // near, -(-EVEN // tiles))
         return max(1, min(most, max(CACHE // max(1, head), -(-AT_ONCE // tiles))))
 
     def alike(self, sizes: Mapping[str, Number]) -> int:
         """As the function."""
-        if not self._held:
+        if not self.held:
             return 1
-        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in self._others)
-        held = sum(int(bytes(sizes)) for bytes in self._held)
-        return max(1, round(heads * int(self._positions(sizes)) * self._each / max(1, held)))
+        others, each = self._shared
+        heads = math.prod(-(-int(extent(sizes)) // n) for extent, n in others)
+        held = sum(int(bytes(sizes)) for bytes in each)
+        positions = int(self._lengths[0](sizes))
+        return max(1, round(heads * positions * self.each / max(1, held)))
 
     def reach(self, sizes: Mapping[str, Number]) -> int:
         """The most positions from the first to the last one that a tile reads, of a few tiles; all where data decides."""
-        s = self._structure
-        positions, rows = int(self._positions(sizes)), int(self._rows(sizes))
-        if not self._starts:
+        positions, rows = (int(x(sizes)) for x in self._lengths)
+        if not self.starts:
             return positions
+        starts, stops = self._ends
         step = (
-            rows // (SAMPLES * s.rows) | 1
-        ) * s.rows  # an odd number of tiles: what repeats does so by powers of 2
+            rows // (SAMPLES * self.tile) | 1
+        ) * self.tile  # an odd number of tiles: what repeats does so by powers of 2
         out, env = 0, dict(sizes)
         for origin in range(0, rows, step):
-            env[_EDGES["first"]], env[_EDGES["last"]] = origin, min(origin + s.rows, rows) - 1
+            env[_EDGES["first"]], env[_EDGES["last"]] = origin, min(origin + self.tile, rows) - 1
             try:
-                start = min(int(x(env)) for x in self._starts)
-                out = max(out, int(max(x(env) for x in self._stops)) - start)
+                start = min(int(x(env)) for x in starts)
+                out = max(out, int(max(x(env) for x in stops)) - start)
             except KeyError:
                 return positions
         return max(0, min(out, positions))
@@ -159,7 +212,7 @@ def each(s: Structure) -> int:
 
 def alike(s: Structure, sizes: Mapping[str, Number]) -> int:
     """The heads that share their keys, where the tensors are smaller than what all heads stream."""
-    return Sections(s, 1).alike(sizes)
+    return sections(s, 1).alike(sizes)
 
 
 def _bytes(t: Tensor) -> Scalar:

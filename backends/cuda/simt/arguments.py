@@ -24,6 +24,16 @@ class Field:
     key: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Function:
+    """A grid's kernel: its name, threads per block, dynamic shared memory in bytes, and workspace bytes per block."""
+
+    name: str
+    threads: int
+    shared: int
+    workspace: int
+
+
 def storage(dtype: str) -> str:
     """The C type of an element in memory."""
     return STORAGE.get(dtype, dtype)

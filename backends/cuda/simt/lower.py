@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tilec.backends.cuda.simt.arguments import Arguments
+from tilec.backends.cuda.simt.arguments import Arguments, Function
 from tilec.backends.cuda.simt.memory import Layout, allocate
 from tilec.backends.cuda.simt.regions import Regions
 from tilec.backends.cuda.simt.writer import Writer
 from tilec.ieee import Facts
 from tilec.ir import Grid, Kernel
-
-
-@dataclass(frozen=True)
-class Function:
-    """A grid's kernel: its name, threads per block, dynamic shared memory in bytes, and workspace bytes per block."""
-
-    name: str
-    threads: int
-    shared: int
-    workspace: int
 
 
 @dataclass(frozen=True)

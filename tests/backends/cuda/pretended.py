@@ -139,7 +139,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(driver, "library", lambda: machine)
     monkeypatch.setattr(words, "on", lambda number: machine_words)
     machine_words = words.Words()
-    monkeypatch.setattr(execute, "makers", lambda arch: [])  # the host runs general code only
+    monkeypatch.setattr(execute, "names", lambda arch: [])  # the host runs general code only
     monkeypatch.setattr(
         execute,
         "compiled",

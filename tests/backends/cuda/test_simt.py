@@ -67,7 +67,7 @@ RANDOM = {
 def tiles(kernel, dtype="f32", sizes=None, extents=None):
     """The kernel in tiles, and the sizes it is for."""
     known = {**kernel._source.sizes, **(sizes or {})}
-    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype))
+    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype)).lowered
     online = pipeline.run(ir, pipeline.tensor_pipeline())
     fixed = {d: known[d] for d in pipeline.module("specialise").static_dims(online)}
     return ir, pipeline.run(online, pipeline.tile_pipeline(fixed, extents or {}, "cuda"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 from tests.backends.cuda.hopper import emulator
 from tilec.backends.cuda.ampere.launch import blocks
 from tilec.backends.cuda.ampere.source import Source
+from tilec.backends.cuda.hopper.source import Facts
 from tilec.scalar import Number
 
 HERE = Path(__file__).parent
@@ -18,26 +20,28 @@ FRAGMENTS = "// Tiles of 16-bit elements"
 """Where the part of the header begins that is plain C++."""
 
 
-def translate(source: Source) -> str:
+def translate(facts: Facts, text: str) -> str:
     """The kernel's text for the CPU."""
-    header, _, kernel = source.text.partition('extern "C" __global__')
+    held = re.search(r"#define HELD_ROWS \d+", text)
+    assert held is not None
+    header, _, kernel = text.partition('extern "C" __global__')
     instructions, _, plain = header.partition(FRAGMENTS)
     kernel = kernel.replace("extern __shared__ __align__(1024) unsigned char memory[];", "")
     return "\n".join(
         [
-            f"#define HELD_ROWS {source.plan.schedule.held}",
+            held[0],
             '#include "emulate.h"',
             *emulator.picked(instructions),
             FRAGMENTS + plain,
             'extern "C"' + kernel,
-            emulator.entry(source),
+            emulator.entry(facts),
         ]
     )
 
 
-def build(source: Source) -> ctypes.CDLL:
+def build(facts: Facts, text: str) -> ctypes.CDLL:
     """The kernel as a library of this machine."""
-    return emulator.build(translate(source), HERE)
+    return emulator.build(translate(facts, text), HERE)
 
 
 def run(
@@ -51,4 +55,11 @@ def run(
 
     Raises RuntimeError where it hangs.
     """
-    return emulator.launch(build(source), source, arrays, sizes, blocks(source, sizes, 1), seed)
+    return emulator.launch(
+        build(source.facts, source.text),
+        source,
+        arrays,
+        sizes,
+        blocks(source.facts, sizes, 1),
+        seed,
+    )

@@ -33,7 +33,7 @@ def online(
 ) -> Untiled:
     """A program before it is cut in tiles. `pieces`: tensors that are not copied 16 bytes at a time. `packed`: heads that
     share their keys are the rows. `workers`: the keys are cut in pieces for so many."""
-    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype))
+    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype)).lowered
     made = pipeline.run(ir, pipeline.tensor_pipeline())
     heads = rows.choose(made, sizes, pipeline.target_of("cuda")) if packed else None
     assert (heads is not None) == packed

@@ -15,7 +15,8 @@ from tests.backends.cuda.ampere import emulator
 from tests.backends.cuda.hopper.running import error
 from tests.backends.cuda.pretended import on_device
 from tilec.backends.cuda import execute, fast, launch
-from tilec.backends.cuda.code import Code
+from tilec.backends.cuda.code import Called
+from tilec.backends.cuda.hopper.source import Facts
 
 pytestmark = pytest.mark.skipif(
     host.COMPILER is None, reason="no g++ here to run kernels on the host"
@@ -32,8 +33,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     machine = pretended.install(monkeypatch)
     load = launch.load
 
-    def loaded(device: int, code: Code) -> execute.Loaded:
-        kernels = {n: machine.kernel(s.name, fast_run(s)) for n, s in code.fast.items()}
+    def loaded(device: int, code: Called) -> execute.Loaded:
+        texts = {u.names[0]: u.text for u in code.units}
+        kernels = {
+            n: machine.kernel(f.name, fast_run(f, texts[f.name])) for n, f in code.fast.items()
+        }
         for unit in code.units:
             general = {f.name: n for n, f in code.functions.items() if f.name in unit.names}
             if general:
@@ -41,11 +45,11 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 kernels |= {general[k.name]: noted(k) for k in made}
         return execute.Loaded(code, kernels)
 
-    def fast_run(source: Any) -> pretended.Run:
-        run = emulator.build(source).launch
+    def fast_run(facts: Facts, text: str) -> pretended.Run:
+        run = emulator.build(facts, text).launch
 
         def start(table: int, blocks: int) -> None:
-            names.append(f"ampere {source.name}")
+            names.append(f"ampere {facts.name}")
             assert not run(ctypes.c_void_p(table), blocks, ctypes.c_uint64(1))
 
         return start
@@ -59,7 +63,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return machine.kernel(name, start)
 
-    monkeypatch.setattr(execute, "makers", fast.makers)
+    monkeypatch.setattr(execute, "names", fast.names)
     monkeypatch.setattr(execute, "_load", loaded)
     return names
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilec.backends.cuda.hopper.launch import blocks
 from tilec.backends.cuda.hopper.sections import late, section
-from tilec.backends.cuda.hopper.source import CopyMap, Launched, Source
+from tilec.backends.cuda.hopper.source import CopyMap, Facts, Launched, Source
 from tilec.scalar import Number
 
 HERE = Path(__file__).parent
@@ -138,7 +138,7 @@ def translate(source: Source) -> str:
     )
 
 
-def entry(source: Launched) -> str:
+def entry(source: Launched | Facts) -> str:
     """The function that runs a launch."""
     calls: list[str] = []
     for n, p in enumerate(source.parameters):
@@ -216,7 +216,12 @@ def run(
     Raises RuntimeError where it hangs, or writes a word that is being read.
     """
     return launch(
-        build(translate(source)), source, arrays, sizes, blocks(source, sizes, processors), seed
+        build(translate(source)),
+        source,
+        arrays,
+        sizes,
+        blocks(source.facts, sizes, processors),
+        seed,
     )
 
 

@@ -34,7 +34,7 @@ def tiles(
 
     `packed`: heads that share their keys are the rows. `workers`: the keys are cut in pieces for so many.
     """
-    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype))
+    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype)).lowered
     online = pipeline.run(ir, pipeline.tensor_pipeline())
     heads = rows.choose(online, sizes, pipeline.target_of("cuda")) if packed else None
     assert (heads is not None) == packed
