@@ -1,8 +1,8 @@
 """fold: heads that share their keys, and positions of rows, as one axis: keys are read once for all of these.
 
-Requires: groups (after online; best after specialise). Changes: the groups that stream something have an axis for the rows of
-`group` heads, position by position, in place of the heads' and the positions' axes. What they give is put where it belongs
-by groups of their own.
+Requires: groups (after online; best after specialise). Changes: the groups that stream something have an axis for the rows
+of `group` heads, position by position, in place of the heads' and the positions' axes. What they give is put where it
+belongs by groups of their own.
 
     O_1 = group(axes=[b, h, i]) {              buffer O_r: [b, h_u, i_r, e]
       … load(Q, b, h, i, d) …                  O_2 = group(axes=[b, h_u, i_r]) {
