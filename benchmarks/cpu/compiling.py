@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,30 +30,36 @@ def measure(text: str, name: str | None, dtype: str, sizes: dict[str, int]) -> S
     from tilec.backends.cpu import jit, lower
 
     emission, llvm, loading = (_Clock(f) for f in (lower.lower, jit.compile, jit.load))
-    arrays = tilec.compile(text, name=name, target="cpu").sample(dtype=dtype, **sizes)
+    with _other_cache():
+        arrays = tilec.compile(text, name=name, target="cpu").sample(dtype=dtype, **sizes)
 
     def plan() -> float:
         begun = time.process_time()
         tilec.compile(text, name=name, target="cpu").plan(**arrays)
         return time.process_time() - begun
 
-    held, lower.lower, jit.compile, jit.load = (
-        os.environ.get("TILEC_CACHE_DIR"),
-        emission,
-        llvm,
-        loading,
-    )
+    lower.lower, jit.compile, jit.load = emission, llvm, loading
     try:
-        with tempfile.TemporaryDirectory(prefix="compiling_") as folder:
-            os.environ["TILEC_CACHE_DIR"] = folder
+        with _other_cache():
             miss, loading.seconds = plan(), 0.0
             hit = plan()
     finally:
         lower.lower, jit.compile, jit.load = (x.function for x in (emission, llvm, loading))
-        os.environ.pop("TILEC_CACHE_DIR")
-        os.environ |= {} if held is None else {"TILEC_CACHE_DIR": held}
     size = sum(len(made) for made in llvm.made)
     return Spent(miss, emission.seconds, llvm.seconds, hit, loading.seconds, size)
+
+
+@contextmanager
+def _other_cache() -> Generator[None]:
+    """An empty cache for a while."""
+    held = os.environ.get("TILEC_CACHE_DIR")
+    with tempfile.TemporaryDirectory(prefix="compiling_") as folder:
+        os.environ["TILEC_CACHE_DIR"] = folder
+        try:
+            yield
+        finally:
+            os.environ.pop("TILEC_CACHE_DIR")
+            os.environ |= {} if held is None else {"TILEC_CACHE_DIR": held}
 
 
 class _Clock:

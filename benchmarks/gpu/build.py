@@ -64,7 +64,9 @@ def build(cell: Cell, fields: Fields) -> Built:
     said = f"{code.emitter} {usage(compiled(code))} {code.note}"
     if not code.fast:
         return Built(dict(asked), said)
-    if any(s.watched for s in code.fast.values()):  # where it finds a NaN, the exact code runs
+    if any(
+        s.watched for s in code.called.fast.values()
+    ):  # where it finds a NaN, the exact code runs
         exact = tilec.compile(cell.program, target=cell.target, schedule={"emitter": "simt"})
         compiled(code_of(exact, cell))
     schedule = next(iter(code.fast.values())).plan.schedule

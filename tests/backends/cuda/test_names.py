@@ -37,8 +37,8 @@ sizes B=1, H=2, MOST=70, NULL=90, D=64, E=64
 
 def untiled(kernel: tilec.Kernel, dtype: str = "bf16") -> Untiled:
     """A program before it is cut in tiles."""
-    ir = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype))
-    return Untiled(pipeline.run(ir, pipeline.tensor_pipeline()), kernel._source.sizes)
+    typed = kernel._versions.for_types(dict.fromkeys(kernel._source.untyped, dtype))
+    return Untiled(typed.online, kernel._source.sizes)
 
 
 def made(begun: Untiled, emitter: str) -> list[str]:
