@@ -91,13 +91,10 @@ PROCESSORS = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`passes`: LLVM's IR pass level (0 none, 1 `O1`, …); `codegen`: the level of the code generator.
-
-    Higher levels of the latter give code that is no faster, and take a tenth longer.
-    """
+    """`passes`: LLVM's IR pass level (0 none, 1 `O1`, …); `codegen`: the level of the code generator."""
 
     passes: int = 0
-    codegen: int = 1
+    codegen: int = 3
 
 
 @functools.cache

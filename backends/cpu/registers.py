@@ -11,7 +11,7 @@ in 16 bits; today all 16-bit elements are f32 in scratch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,11 @@ def spread_for(machine: Machine, kind: Kind) -> int:
 def vectors_of(kind: Kind) -> int:
     """Vectors of a panel."""
     return VECTORS * BYTES[kind] // BYTES["f32"]
+
+
+def unroll_for(machine: Machine) -> int:
+    """Steps of the summed axis per iteration: one where products take registers of their own, for want of more."""
+    return 2 if machine.fma else 1
 
 
 @dataclass(frozen=True)
@@ -103,23 +108,30 @@ class Product:
         step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
         far = self.side_by_side and step_b * size >= LINE
 
-        def step(k: Any, held: list[Any]) -> list[Any]:
-            ak, kb = e.at(a, e.mul(k, step_a), size), e.mul(k, step_b)
-            bases = {id(base): e.at(base, kb, size) for base, _ in rows}
-            here = [(bases[id(base)], place) for base, place in rows]
-            vectors = [e.read(kind, ak, v * e.lanes, e.lanes) for v in range(parts)]
+        def steps(unroll: int) -> Any:
+            def body(k: Any, held: list[Any]) -> list[Any]:
+                ak, kb = e.at(a, e.mul(k, step_a), size), e.mul(k, step_b)
+                bases = {id(base): e.at(base, kb, size) for base, _ in rows}
+                for u in range(unroll):
+                    held = step(ak, [(bases[id(b)], place) for b, place in rows], u, held)
+                return held
+
+            return body
+
+        def step(ak: Any, rows: Sequence[tuple[Any, int]], u: int, held: list[Any]) -> list[Any]:
+            vectors = [e.read(kind, ak, u * step_a + v * e.lanes, e.lanes) for v in range(parts)]
             if far:
-                base, last = here[-1]
-                e.prefetch(e.at(base, SOON * step_b + last, size), near=True)
+                base, last = rows[-1]
+                e.prefetch(e.at(base, (u + SOON) * step_b + last, size), near=True)
             out: list[Any] = []
-            for r, (base, place) in enumerate(here):
-                x = e.splat(e.read(kind, base, place))
+            for r, (base, place) in enumerate(rows):
+                x = e.splat(e.read(kind, base, u * step_b + place))
                 out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
             return out
 
-        # a step has no more instructions beside its products than run at the same time: several of them in an iteration
-        # gain nothing, and are more code
-        return e.loop(window.begin, window.count, 1, flat, step, name=axis)
+        for start, stop, unroll in _stretches(e, window.begin, window.count, unroll_for(e.machine)):
+            flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
+        return flat
 
     @property
     def side_by_side(self) -> bool:
@@ -141,6 +153,20 @@ class Product:
             return [(start(p), 0) for p in points]
         base = start(points[0])
         return [(base, r * other.strides[self.row]) for r in range(len(points))]
+
+
+def _stretches(e: Emit, begin: Any, end: Any, unroll: int) -> Iterator[tuple[Any, Any, int]]:
+    """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest."""
+    if unroll == 1:
+        yield begin, end, 1
+        return
+    if isinstance(begin, int) and isinstance(end, int):
+        whole = begin + (end - begin) // unroll * unroll
+    else:
+        whole = e.add(begin, e.and_(e.sub(end, begin), -unroll))
+    yield begin, whole, unroll
+    if not isinstance(whole, int) or whole < end:
+        yield whole, end, 1
 
 
 def row_tiles(n: int, most: int) -> list[tuple[int, int, int]]:

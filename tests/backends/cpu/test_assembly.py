@@ -19,8 +19,8 @@ from tilec.errors import ArgumentError
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HOT = 8
 """Products of a loop that counts: a contraction, or exponentials."""
-TILES = {"sse": 6, "avx": 6, "avx2": 6, "avx512": 12, "neon": 12}
-"""Rows of a register tile of two vectors."""
+TILES = {"sse": (6, 1), "avx": (6, 1), "avx2": (6, 2), "avx512": (12, 2), "neon": (12, 2)}
+"""Rows of a register tile of two vectors, and steps per iteration."""
 REGISTER = {"sse": "%xmm", "avx": "%ymm", "avx2": "%ymm", "avx512": "%zmm", "neon": "v"}
 
 
@@ -40,19 +40,19 @@ def test_hot_loops_keep_everything_in_registers(
 ) -> None:
     if dtype == "f16" and not jit.PROCESSORS[processor].half:
         pytest.skip("f16 is converted by many instructions there, in loops that multiply, too")
-    rows = TILES[processor]
+    rows, steps = TILES[processor]
     found = hot(name, processor, dtype, d)
     assert [(x.spills, x.reloads) for x in found] == [([], [])] * len(found)
     # scores and sums of values, each in whole and in trimmed blocks
-    full = [x for x in found if x.products >= 2 * (rows - 1)]
+    full = [x for x in found if x.products >= 2 * (rows - 1) * steps]
     assert len(full) >= 4
-    assert max(x.products for x in full) == 2 * rows
+    assert max(x.products for x in full) == 2 * rows * steps
     for x in full:
         assert x.uses(REGISTER[processor])
         # two vectors and one element for each row
-        assert x.loads <= 2 + rows
+        assert x.loads <= (2 + rows) * steps
     # columns of values are neighbours in memory, scores' rows of keys are not
-    assert {x.asks for x in full} == {0, 1}
+    assert {x.asks for x in full} == {0, steps}
 
 
 def test_a_tile_of_too_many_rows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def test_f64_takes_the_rows_that_fit() -> None:
     rows = {p: registers.rows_for(jit.PROCESSORS[p], "f64") for p in TILES}
     assert rows == {"sse": 2, "avx": 2, "avx2": 2, "avx512": 6, "neon": 6}
     text = tilec.load(EXAMPLES / "naive.tile").source("asm", dtype="f64", processor="avx2")
-    assert not any(x.spills for x in loops(text) if x.products == 2 * 4)
+    assert not any(x.spills for x in loops(text) if x.products == 2 * 4 * 2)
 
 
 def test_a_processor_that_is_not_known() -> None:
