@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.g
 # commands take the GPU that answers: here none does, so that they print and do the same on every machine
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 os.environ["JAX_PLATFORMS"] = "cpu"
+# a shell's background jobs ignore Ctrl-C, and what they start does, too
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
