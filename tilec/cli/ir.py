@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilec.cli import options
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import ArgumentError, SourceError, UnsupportedError
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel as IR
@@ -255,7 +255,13 @@ def opt(
     name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)
     sizes = options.integers("--size", size, 0)
-    kernels = read_ir(text, name)
+    try:
+        kernels = read_ir(text, name)
+    except SourceError as e:
+        if not name.endswith(".tile"):
+            raise
+        say = f"{name} is a program, and opt takes IR text: `tilec ir {name}` takes programs, and --passes as well"
+        raise ArgumentError(say) from e
     if not kernels:
         raise ArgumentError(f"{name} holds no kernel; `tilec ir FILE` prints one as IR text")
     for kernel in kernels:
