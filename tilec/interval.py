@@ -222,6 +222,8 @@ class Intervals(Sums):
         """(whether the index is the same everywhere, the element at its least value); None where it surely moves."""
         if any(name in self.windows for x in op.index for name, _ in self.linear(x).terms):
             return None
+        if any(self._steps_inside(x) for x in op.index):
+            return None
         ends = [self.interval(x) for x in op.index]
         if any(i.lo is None or i.hi is None for i in ends):
             return None
@@ -314,6 +316,14 @@ class Intervals(Sums):
                 return None if None in parts else {s for p in parts if p is not None for s in p}
             case _:
                 return None
+
+    def _steps_inside(self, x: Operand) -> bool:
+        """Whether a value moves in steps that are shorter than each of its windows."""
+        steps = self._steps(x) or set[Operand]()
+        windows = [self.emit.tiles.get(a) for a in self.nature(x).axes]
+        return bool(steps and windows) and all(
+            isinstance(s, int) and n is not None and s < n for s in steps for n in windows
+        )
 
     def _composed(self, x: str) -> Truth:
         """A condition from its parts."""

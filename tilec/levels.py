@@ -62,6 +62,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "expand": (WHOLE,),
     "exp2": (WHOLE, EXPANDED),
     "contract": (WHOLE,),
+    "flatten": (WHOLE, EXPANDED),
     "fuse": (WHOLE, EXPANDED),
     "online": (UNTILED, GROUPED),
     "fold": (UNTILED, GROUPED),

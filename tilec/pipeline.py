@@ -22,7 +22,7 @@ from tilec.errors import ArgumentError
 from tilec.ir import Kernel
 from tilec.target import CPU, CUDA, REFERENCE, Target
 
-TENSOR = ("expand", "simplify", "exp2", "contract", "fuse", "online")
+TENSOR = ("expand", "simplify", "exp2", "contract", "flatten", "fuse", "online")
 """Passes over whole tensors. `exp2` looks for the maxima that `expand` leaves; `online` needs the groups of `fuse`."""
 
 TILE = ("specialise", "tile", "steady", "prune", "place")
