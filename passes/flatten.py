@@ -1,7 +1,7 @@
 """flatten: two axes that scores are summed over together, as one.
 
-Requires: tensor IR in sums of products (after contract), without regions. Changes: where all sums over `t` or `u` are over both,
-and one of them is of values that are sums for each t and u, a position of one axis stands for a pair.
+Requires: tensor IR in sums of products (after contract), without regions. Changes: where all sums over `t` or `u` are over
+both, and one of them is of values that are sums for each t and u, a position of one axis stands for a pair.
 
     axis t < T                                     axis t_u < T * 16
     axis u < 16                                    t_1 = floordiv(t_u, 16); u_1 = mod(t_u, 16)
@@ -59,7 +59,9 @@ class _Flattener:
         outer, inner = (kernel.extents[a] for a in pair)
         both = Axis(self.axis, fix(("mul", outer, inner), {}))
         at = next(a.name for a in kernel.axes if a.name in pair)
-        new = (both if a.name == at else a for a in kernel.axes if a.name not in pair or a.name == at)
+        new = (
+            both if a.name == at else a for a in kernel.axes if a.name not in pair or a.name == at
+        )
         self.kernel = replace(kernel, axes=tuple(new))
         self.emit = FoldingBuilder(self.kernel, taken, {})
         length = self.emit.scalar(inner)

@@ -267,6 +267,8 @@ class Intervals(Sums):
         sampled = self._sampled(x)
         if sampled is None:
             return self._composed(x)
+        if all(isinstance(s, int) for s in self._steps(x) or ()):
+            return sampled  # which is all there is to know
         samples, self.samples = self.samples, None  # not the parts of it once more
         composed = self._composed(x)
         self.samples = samples
