@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #define DEVICE static inline
+#define METHOD inline
 #define GLOBAL extern "C" void
 #define BOUNDS(threads)
 #define each_thread for (int thread = tl::first; thread >= 0 && thread < THREADS; thread += tl::step)
@@ -15,6 +16,7 @@
 #define ROLLED
 #else
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define GLOBAL extern "C" __global__ void
 #define BOUNDS(threads) __launch_bounds__(threads, 2)
 #define each_thread if (const int thread = threadIdx.x; true)
@@ -378,6 +380,18 @@ template <class... S> DEVICE bool in_pieces(const void* base, int size, i64 last
   return last == 1 && all % 16 == 0;
 }
 struct alignas(16) Piece { u32 words[4]; };
+
+// `N` adjacent elements that one thread reads; `whole`: 16 bytes at a time, if they are that many
+template <class T, int N> struct Row {
+  alignas(16) T x[N];
+  METHOD void load(const T* from, i64 stride, bool whole) {
+    if (whole && N * sizeof(T) % 16 == 0) {
+      UNROLL for (int k = 0; k < (int)(N * sizeof(T) / 16); ++k) ((Piece*)x)[k] = ((const Piece*)from)[k];
+    } else {
+      UNROLL for (int k = 0; k < N; ++k) x[k] = from[k * stride];
+    }
+  }
+};
 
 // whether an index is in range
 DEVICE bool inside(i64 x, i64 n) { return (u64)x < (u64)n; }
