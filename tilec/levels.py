@@ -68,6 +68,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "tile": (UNTILED, GROUPED),
     "steady": (TILED,),
     "prune": (TILED,),
+    "phases": (TILED,),
     "stage": (TILED,),
     "relax": (TILED,),
     "split": (TILED,),

@@ -31,9 +31,9 @@ TILE = ("specialise", "tile", "steady", "prune", "place")
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
-PASSES = (*TENSOR, TILE[0], "fold", *TILE[1:-1], "stage", "relax", "split", TILE[-1])
-"""Every pass, in order. Not in the default pipeline: `stage` and `relax`, which the emitter `hopper` runs, and `fold` and
-`split`, for few rows."""
+PASSES = (*TENSOR, TILE[0], "fold", *TILE[1:-1], "phases", "stage", "relax", "split", TILE[-1])
+"""Every pass, in order. Not in the default pipeline: `phases`, `stage` and `relax`, which the emitter `hopper` runs, and
+`fold` and `split`, for few rows."""
 
 
 @dataclass(frozen=True)

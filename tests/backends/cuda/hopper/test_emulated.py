@@ -68,6 +68,7 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("rope", "f16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 20, "E": 32}, {}),
     ("rope", "f32", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
     ("causal", "f32", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 40, "E": 24}, {"columns": 32}),
+    ("variance", "bf16", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
     ("dropout", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
 ]
 
