@@ -64,6 +64,8 @@ SHARED = (
     "piece_place",
     "widen_bf16",
     "widen_f16",
+    "side_by_side",
+    "pairs_of",
 )
 """What the emulator takes from the device header as it is."""
 

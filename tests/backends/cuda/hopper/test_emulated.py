@@ -107,6 +107,30 @@ def test_rows_that_are_not_dense(name: str, dtype: str) -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
 
 
+BIASED = """
+kernel biased(Q[H, M, D], K[H, N, D], V[H, N, E], A[M, N], B: f32[H, M, N], C: bool[N, M]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d]) + A[i, j] + B[h, i, j]
+    O = sum[j](softmax[j](S if C[j, i] else -inf) * V[h, j, e])
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("n", [128, 90, 91])
+def test_elements_of_rows_and_positions(n: int, dtype: str) -> None:
+    """Two at a time where that is possible, one at a time at the end, of odd rows, and where they are not dense."""
+    sizes = {"H": 2, "M": 70, "N": n, "D": 16, "E": 16}
+    kernel = tilec.compile(BIASED)
+    arrays = kernel.sample(3, dtype=dtype, **sizes)
+    arrays["C"][:, 3] = False
+    arrays["B"][1, :, 5] = -np.inf
+    got = running.run(kernel, arrays, dtype, sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+    arrays["C"] = np.asfortranarray(arrays["C"])
+    arrays["B"] = np.repeat(arrays["B"], 2, axis=2)[:, :, ::2]
+    got = running.run(kernel, arrays, dtype, sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+
+
 def test_powers_of_any_base() -> None:
     sizes = {"B": 1, "H": 4, "N": 90, "D": 16, "E": 16}
     kernel, arrays = prepared("retention", "bf16", sizes)
