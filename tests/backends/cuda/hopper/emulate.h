@@ -159,6 +159,7 @@ template<class T> inline void shared_two(u32 a, T (&x)[2]) {
   is_read(a); is_read(a + sizeof(T));
   memcpy(x, arena + a, sizeof x);
 }
+inline u64 product_of(u32 a, u32 b) { return (u64)a * b; }
 inline void two_of(const float* p, bool there, float& x, float& y) {
   if ((u64)p % 8) fail("a pair is not aligned");
   if (there) x = p[0], y = p[1];

@@ -131,6 +131,28 @@ def test_elements_of_rows_and_positions(n: int, dtype: str) -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
 
 
+@pytest.mark.parametrize("test", ["U >= R", "U > R", "R > U", "R >= U"])
+def test_random_numbers_against_a_limit(test: str) -> None:
+    """The bits are compared, not the float: for limits that are random numbers themselves, beside 0 and 1, and NaN."""
+    condition = test.replace("R", "R[h]").replace("U", "uniform(7, h, i, j)")
+    kernel = tilec.compile(
+        f"""
+kernel drawn(Q[H, M, D], K[H, N, D], V[H, N, E], R: f32[H]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d])
+    O = sum[j]((S if {condition} else 0) * V[h, j, e])
+"""
+    )
+    sizes = {"H": 9, "M": 40, "N": 40, "D": 16, "E": 16}
+    arrays = kernel.sample(3, dtype="bf16", **sizes)
+    first = tilec.compile(
+        "kernel first(X[H]) -> U: f32[h]:\n    U = uniform(7, h, 3, 5) + 0 * X[h]\n"
+    )
+    drawn = first.reference(np.zeros(9, np.float32))[:3]
+    arrays["R"][:] = [0, 1, -1, 2, np.nan, 1 - 2.0**-25, *drawn]
+    got = running.run(kernel, arrays, "bf16", sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
 def test_powers_of_any_base() -> None:
     sizes = {"B": 1, "H": 4, "N": 90, "D": 16, "E": 16}
     kernel, arrays = prepared("retention", "bf16", sizes)
