@@ -156,54 +156,6 @@ DEVICE float divide(float x, float y) {
   const float s = divisor_scale(y), inverse = reciprocal(y * s), zero = y == y ? copysignf(1.f, y) : y;
   return x * (x == 0.f ? zero : inverse) * s;
 }
-// ---- elements of tensors that are asked for early: two adjacent ones, or one, of which nothing is read where `there` is not
-
-DEVICE void two_of(const float* p, bool there, float& x, float& y) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.global.nc.v2.f32 {%0, %1}, [%2];\n}" : "+f"(x), "+f"(y) : "l"(p), "r"((int)there));
-}
-DEVICE void one_of(const float* p, bool there, float& x) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.f32 %0, [%1];\n}" : "+f"(x) : "l"(p), "r"((int)there));
-}
-DEVICE void two_of(const u16* p, bool there, u32& x) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u32 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
-}
-DEVICE void one_of(const u16* p, bool there, u32& x) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u16 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
-}
-DEVICE void two_of(const unsigned char* p, bool there, u32& x) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u16 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
-}
-DEVICE void one_of(const unsigned char* p, bool there, u32& x) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u8 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
-}
-template<class T> DEVICE bool side_by_side(const T* const (&at)[2], i64 stride) {
-  return stride == 1 && (((u64)at[0] | (u64)at[1]) & (2 * sizeof(T) - 1)) == 0;
-}
-// a thread's elements of two rows in `BLOCKS` blocks of 8 columns, of which it has two; those before `rest` count
-template<int BLOCKS> DEVICE void pairs_of(float (&x)[4 * BLOCKS], const float* const (&at)[2], const bool (&there)[2], i64 stride, int rest) {
-  _Pragma("unroll") for (int k = 0; k < 4 * BLOCKS; k++) x[k] = 0.f;
-  if (side_by_side(at, stride) && rest >= 8 * BLOCKS) {
-    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS two_of(at[r] + 8 * c, there[r], x[4 * c + 2 * r], x[4 * c + 2 * r + 1]);
-  } else {
-    _Pragma("unroll") for (int k = 0; k < 4 * BLOCKS; k++) {
-      const int r = k >> 1 & 1, column = 2 * (k & ~3) + (k & 1);
-      one_of(at[r] + column * stride, there[r] && column < rest, x[k]);
-    }
-  }
-}
-template<int BLOCKS, class T> DEVICE void pairs_of(u32 (&x)[2 * BLOCKS], const T* const (&at)[2], const bool (&there)[2], i64 stride, int rest) {
-  _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS; k++) x[k] = 0;
-  if (side_by_side(at, stride) && rest >= 8 * BLOCKS) {
-    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS two_of(at[r] + 8 * c, there[r], x[2 * c + r]);
-  } else {
-    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS {
-      u32 low = 0, high = 0;
-      one_of(at[r] + 8 * c * stride, there[r] && 8 * c < rest, low);
-      one_of(at[r] + (8 * c + 1) * stride, there[r] && 8 * c + 1 < rest, high);
-      x[2 * c + r] = low | high << 8 * sizeof(T);
-    }
-  }
-}
 DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
 DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
@@ -300,6 +252,55 @@ DEVICE u32 bits_together(u32 x) {
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
 // of a position, by any number: beyond all positions it does not matter for the quotient how far
 DEVICE i64 position_mod(int a, i64 n) { return ((i64)a - (i64)floor_div<int>(a, narrow(n)) * n) & -(i64)(n != 0); }
+
+// ---- elements of tensors that are asked for early: two adjacent ones, or one, of which nothing is read where `there` is not
+
+DEVICE void two_of(const float* p, bool there, float& x, float& y) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.global.nc.v2.f32 {%0, %1}, [%2];\n}" : "+f"(x), "+f"(y) : "l"(p), "r"((int)there));
+}
+DEVICE void one_of(const float* p, bool there, float& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.f32 %0, [%1];\n}" : "+f"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void two_of(const u16* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u32 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void one_of(const u16* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u16 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void two_of(const unsigned char* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u16 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void one_of(const unsigned char* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u8 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+template<class T> DEVICE bool side_by_side(const T* const (&at)[2], i64 stride) {
+  return stride == 1 && (((u64)at[0] | (u64)at[1]) & (2 * sizeof(T) - 1)) == 0;
+}
+// a thread's elements of two rows in `BLOCKS` blocks of 8 columns, of which it has two; those before `rest` count
+template<int BLOCKS> DEVICE void pairs_of(float (&x)[4 * BLOCKS], const float* const (&at)[2], const bool (&there)[2], i64 stride, int rest) {
+  _Pragma("unroll") for (int k = 0; k < 4 * BLOCKS; k++) x[k] = 0.f;
+  if (side_by_side(at, stride) && rest >= 8 * BLOCKS) {
+    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS two_of(at[r] + 8 * c, there[r], x[4 * c + 2 * r], x[4 * c + 2 * r + 1]);
+  } else {
+    _Pragma("unroll") for (int k = 0; k < 4 * BLOCKS; k++) {
+      const int r = k >> 1 & 1, column = 2 * (k & ~3) + (k & 1);
+      one_of(at[r] + column * stride, there[r] && column < rest, x[k]);
+    }
+  }
+}
+template<int BLOCKS, class T> DEVICE void pairs_of(u32 (&x)[2 * BLOCKS], const T* const (&at)[2], const bool (&there)[2], i64 stride, int rest) {
+  _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS; k++) x[k] = 0;
+  if (side_by_side(at, stride) && rest >= 8 * BLOCKS) {
+    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS two_of(at[r] + 8 * c, there[r], x[2 * c + r]);
+  } else {
+    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS {
+      u32 low = 0, high = 0;
+      one_of(at[r] + 8 * c * stride, there[r] && 8 * c < rest, low);
+      one_of(at[r] + (8 * c + 1) * stride, there[r] && 8 * c + 1 < rest, high);
+      x[2 * c + r] = low | high << 8 * sizeof(T);
+    }
+  }
+}
 
 // ---- pieces of tiles that the loading warps compute: 8 adjacent columns of a row
 
