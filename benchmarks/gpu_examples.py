@@ -166,6 +166,44 @@ def sparse(m: int, n: int, chosen: int, width: int) -> Run:
     return Run("mla_sparse", f"M={m} N={n} C={width}", make, max(size / BYTES, products))
 
 
+def merge(s: int, b: int, h: int, m: int) -> Run:
+    """Parts of a decoding, of 128 columns, put together."""
+    size = 2 * b * h * m * 128 * (s + 1) + 4 * b * h * m * (s + 1)
+
+    def make() -> list[Any]:
+        return [floats(s, b, h, m, 128), floats(s, b, h, m, dtype="float32")]
+
+    return Run("merge", f"S={s} B={b} H={h} M={m} E=128", make, size / BYTES)
+
+
+def pair_bias(b: int, h: int, n: int, d: int = 64) -> Run:
+    """A bias in f32 for each pair of residues; all batches share it."""
+    size = 2 * 5 * b * h * n * d + 4 * h * n * n + 4 * b * n
+
+    def make() -> list[Any]:
+        rows = [floats(b, h, n, d) for _ in range(4)]
+        keep = (floats(b, n, dtype="float32") > -1).float()
+        return [*rows, floats(h, n, n, dtype="float32"), keep]
+
+    least = max(size / BYTES, 4 * b * h * n * n * d / FLOPS)
+    return Run("pair_bias", f"B={b} H={h} N={n} D={d}", make, least)
+
+
+def differential(n: int) -> Run:
+    """Two scores of 64, values of 128; one product more than plain attention."""
+    rows = (2, 16, n, 64)
+    products = 2 * 32 * n * n * (64 + 64 + 128) / FLOPS
+
+    def make() -> list[Any]:
+        return [
+            *(floats(*rows) for _ in range(4)),
+            floats(2, 16, n, 128),
+            floats(16, dtype="float32"),
+        ]
+
+    return Run("differential", f"B=2 H=16 N={n} D=64 E=128", make, products)
+
+
 def documents(count: int, n: int) -> Any:
     """Which of so many documents of one length each position belongs to."""
     import torch
@@ -194,6 +232,11 @@ def runs() -> list[Run]:
         plain("document", apart, lambda: documents(12, 8192).expand(2, 8192).contiguous()),
         plain("qk_norm", normed, *2 * [lambda: floats(128, dtype="float32").abs()]),
         plain("dropout", square),
+        plain("sigmoid", half),
+        plain("variance", Shape(part=1.5)),
+        differential(8192),
+        merge(8, 4, 32, 4096),
+        *(pair_bias(b, 16, 2048) for b in (1, 4)),
         plain("watched", Shape(n=4096, m=4096, d=64)),
         *(int8(2, m, n) for m, n in ((8192, 8192), (1, 65536), (16, 65536))),
         *(paged(b, m, n) for b, m, n in ((32, 1, 8192), (32, 4, 8192), (4, 1, 65536))),

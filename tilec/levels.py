@@ -70,6 +70,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "tile": (UNTILED, GROUPED),
     "steady": (TILED,),
     "prune": (TILED,),
+    "phases": (TILED,),
     "stage": (TILED,),
     "survey": (TILED,),
     "relax": (TILED,),

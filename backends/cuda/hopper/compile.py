@@ -137,6 +137,7 @@ def steps(
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
         step("steady"),
         step("prune", apart=schedule.apart),
+        step("phases"),
         step("stage", all=schedule.high),
         step("survey"),
         *(step(name) for name in names),
@@ -213,6 +214,7 @@ def _tiled(
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
     from tilec.passes import prune, stage
+    from tilec.passes.phases import phases
     from tilec.passes.place import place
     from tilec.passes.relax import relax
     from tilec.passes.split import split
@@ -221,8 +223,8 @@ def _tiled(
     from tilec.passes.tile import Options, tile
 
     kernel = steady(tile(kernel, Options(dict(extents), target)))
-    kernel = stage.stage(prune.prune(kernel, prune.Options(apart)), stage.Options(high))
-    kernel = survey(kernel)
+    kernel = phases(prune.prune(kernel, prune.Options(apart)))
+    kernel = survey(stage.stage(kernel, stage.Options(high)))
     kernel = relax(kernel) if stale else kernel
     return place(split(kernel, cut) if cut else kernel)
 
