@@ -13,6 +13,7 @@ from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.labels import labels
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
+from tilec.backends.cuda.hopper.shares import Share
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, growing, uneven
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tilec.passes.fold import Options as Fold
     from tilec.passes.split import Options
 
+MOST_COLUMNS = {2: 256, 3: 192}
+"""The columns of accumulators that warpgroups have registers for, by how many there are."""
 KEPT = 64
 """How many tilings are kept, for the next schedule of the same kernel."""
 
@@ -247,6 +250,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     few = rows <= ROWS
     values = sum(x.width for x in s.slots)
     schedule = default(width, values, length, rows, uneven(s))
+    if values > plans.WIDEST:
+        schedule = shared_out(s, schedule)
     schedule = replace(schedule, loader=loading(s, schedule.loader))
     whole = s.loops[0].tile is None
     if whole:
@@ -267,6 +272,15 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         else:
             schedule = replace(schedule, columns=schedule.columns // 2)
     return ordered(s, schedule, length)
+
+
+def shared_out(s: Structure, schedule: Schedule) -> Schedule:
+    """A schedule for values that are wider than a thread has registers for: a tile of 64 rows by several warpgroups."""
+    held = {n: sum(Share(x.width, n).columns for x in s.slots) for n in MOST_COLUMNS}
+    shares = next((n for n, most in MOST_COLUMNS.items() if held[n] <= most), max(MOST_COLUMNS))
+    return replace(
+        schedule, warpgroups=shares, shares=shares, columns=64, stages=2, pingpong=True, store="direct"
+    )
 
 
 def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:
@@ -301,7 +315,9 @@ def _fits(s: Structure, schedule: Schedule) -> bool:
 
 def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
-    fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
+    fragments = plans.fragment_registers(
+        replace(s, columns=schedule.columns), schedule.shares
+    )
     loaded = schedule.columns // 4 * _column_loads(s)
     return fragments + loaded + plans.RESERVE <= schedule.registers[1]
 

@@ -14,8 +14,9 @@ from tilec.backends.cuda.hopper.alike import Alike, alike, counting
 from tilec.backends.cuda.hopper.bulk import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
-from tilec.backends.cuda.hopper.plan import Plan, padded
+from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.products import Products
+from tilec.backends.cuda.hopper.shares import Share, named
 from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
@@ -36,6 +37,7 @@ from tilec.backends.cuda.hopper.steps import (
     Turn,
     split,
 )
+from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
@@ -64,7 +66,7 @@ class _Kernel(Products):
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
-        head.add(instructions(self.s))
+        head.add(instructions(self.s, self.schedule.shares))
         args = ",\n    ".join(f"{p.ctype} {self.argument(p)}" for p in parameters)
         bounds = f"__launch_bounds__({self.schedule.threads}, {self.schedule.blocks})"
         head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
@@ -124,10 +126,12 @@ class _Kernel(Products):
         if c.traded:
             out.add(f"more_registers<{high}>();")
         out.add("const int w = group - 1;")
+        if c.shares > 1:
+            out.add(named("w", c.warpgroups, c.shares))
         out.add("const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;")
         for t in s.queries:
             out.add(
-                f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)} + w * {self.plan.rooms[t.name].bytes});"
+                f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)} + {self.team} * {self.plan.rooms[t.name].bytes});"
             )
         ahead, late = self.rings()
         for t in s.rings:
@@ -135,7 +139,7 @@ class _Kernel(Products):
                 out.add(f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)});")
                 out.add(f"Cursor<{c.stages}> {t.name}_ahead(0);")
             if t.name in late:
-                place = f"columns_descriptor({self.address(t.name)}, {t.rows * 128})"
+                place = f"columns_descriptor({self.share_of(t)}, {t.rows * 128})"
                 out.add(f"const u64 {t.name}_columns = {place};")
                 out.add(f"Cursor<{c.stages}> {t.name}_late(0);")
         if self.plan.labels:
@@ -146,7 +150,7 @@ class _Kernel(Products):
             out.add(f"u32 {name}[{s.columns // 4}];")
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width:
-                out.add(f"float {name}[{padded(x.width) // 2}];")
+                out.add(f"float {name}[{Share(x.width, c.shares).columns // 2}];")
         if c.turns:
             out.add(
                 f"if (w == {c.warpgroups - 1}) named_arrive(1, 256);   // the first turn is that of warpgroup 0"
@@ -167,6 +171,16 @@ class _Kernel(Products):
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
+    @property
+    def team(self) -> str:
+        """Which of the block's rows a warpgroup has."""
+        return "team" if self.schedule.shares > 1 else "w"
+
+    def share_of(self, t: Tile) -> str:
+        """Where the values are that a warpgroup multiplies: those of its columns."""
+        first = Share(t.width, self.schedule.shares).first_slab
+        return f"{self.address(t.name)} + {first} * {t.rows * 128}" if first else self.address(t.name)
+
     def rings(self) -> tuple[set[str], set[str]]:
         """The rings that heads and that tails read."""
         b = self.s.blocks[0]
@@ -175,7 +189,7 @@ class _Kernel(Products):
     def compute_tile(self) -> None:
         out, s = self.out, self.s
         out.add(
-            f"int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
+            f"int row_i[2]; ROWS row_i[r] = origin + {self.team} * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
         )
         needed = set[str]()
         for b in s.blocks:
@@ -200,11 +214,11 @@ class _Kernel(Products):
         out = self.out
         match step:
             case Query(begin=True):
-                place, parity = self.queries("w")
+                place, parity = self.queries(self.team)
                 out.add(f"wait({self.barrier('query_full', place)}, {parity});")
                 self.visible(*self.s.queries)
             case Query():
-                place, _ = self.queries("w")
+                place, _ = self.queries(self.team)
                 out.add(f"if (lane == 0) arrive({self.barrier('query_free', place)});")
             case Next():
                 out.add("turn++;")
