@@ -85,9 +85,9 @@ SMALLER: tuple[Mapping[str, Any], ...] = (
     {"height": 16, "blocks": 1},
     {"height": 16, "warps": 2, "blocks": 1},
 )
-SHARED_OUT: tuple[Mapping[str, Any], ...] = tuple(
-    {"height": 16, "blocks": 1, "warps": warps, "shares": shares}
-    for shares in (2, 4)
+SLICED: tuple[Mapping[str, Any], ...] = tuple(
+    {"height": 16, "blocks": 1, "warps": warps, "slices": slices}
+    for slices in (2, 4)
     for warps in (8, 4)
 )
 """How they lie where the columns of the values are more than a thread has registers for."""
@@ -115,7 +115,7 @@ def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> list[Schedul
     rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))
     # to compute a tile takes registers, too
     first = () if rows <= FEW or any(t.computed for t in tiles) else fastest(s, width)
-    smaller = SHARED_OUT if sum(x.width for x in s.slots) > WIDEST else SMALLER
+    smaller = SLICED if sum(x.width for x in s.slots) > WIDEST else SMALLER
     tried = [(n, shape) for n in COLUMNS for shape in first]
     tried += [(n, shape) for shape in smaller for n in COLUMNS]
     tried += [(16, shape) for shape in smaller]

@@ -12,7 +12,7 @@ from tilec.backends.cuda.ampere.epilogue import Leaving
 from tilec.backends.cuda.ampere.plan import Plan
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.ampere.streaming import Streaming
-from tilec.backends.cuda.hopper.shares import Share, named
+from tilec.backends.cuda.hopper.slices import Slice, named
 from tilec.backends.cuda.hopper.source import REDO, Parameter
 from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
@@ -116,8 +116,8 @@ class _Kernel(Streaming):
 
     def name_team(self) -> None:
         """Which rows and columns this thread's warp has, where several have the same rows."""
-        if self.schedule.shares > 1:
-            self.out.add(named("warp", self.schedule.warps, self.schedule.shares))
+        if self.schedule.slices > 1:
+            self.out.add(named("warp", self.schedule.warps, self.schedule.slices))
 
     def here(self, block: str, again: str) -> None:
         """Where the tile of a block is. `again`: how what that depends on is written."""
@@ -146,8 +146,10 @@ class _Kernel(Streaming):
         self.declare()
         self.windows()
         own = sum(self.plan.rooms[q.name].bytes for q in s.queries)
-        if self.plan.rooms["out"].bytes > own or self.schedule.shares > 1:
-            self.out.add("__syncthreads();   // the output takes the place of what others still read")
+        if self.plan.rooms["out"].bytes > own or self.schedule.slices > 1:
+            self.out.add(
+                "__syncthreads();   // the output takes the place of what others still read"
+            )
         with self.out.block(""):
             if self.plan.tight:
                 self.out.add(
@@ -168,7 +170,9 @@ class _Kernel(Streaming):
             out.add(f"u32 {name}[{size // 8}];")
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width:
-                out.add(f"float {name}[{Share(x.width, self.schedule.shares).columns * held // 4}];")
+                out.add(
+                    f"float {name}[{Slice(x.width, self.schedule.slices).columns * held // 4}];"
+                )
                 out.add(f"clear({name});")
             else:
                 init = self.scope.operand(x.init).real().text

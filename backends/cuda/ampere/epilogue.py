@@ -15,13 +15,13 @@ class Leaving(Epilogue):
     def __init__(
         self, scope: Scope, plan: Plan, registers: Registers, wide: dict[str, int]
     ) -> None:
-        super().__init__(scope, registers, plan.schedule.shares)
+        super().__init__(scope, registers, plan.schedule.slices)
         self.plan, self.wide = plan, wide
 
     @property
     def team(self) -> str:
         """Which of the block's rows a warp has."""
-        return "team" if self.shares > 1 else "warp"
+        return "team" if self.slices > 1 else "warp"
 
     def limit(self) -> str:
         """The first row that is not of this tile, which may have fewer than the block, or not there at all."""
@@ -39,8 +39,8 @@ class Leaving(Epilogue):
         height = self.plan.schedule.height
         self.out.add("__syncwarp();   // what was there has left")
         place = f"shared + {self.team} * {height * 128}"
-        if self.shares > 1:
-            place += f" + share * {self.share(width).slabs * self.plan.schedule.rows * 128}"
+        if self.slices > 1:
+            place += f" + slice * {self.slice(width).slabs * self.plan.schedule.rows * 128}"
         self.out.add(f"const u32 out_place = {place};")
         self.out.add("const u32 out_lane = out_place + (lane >> 2) * 144 + (lane & 3) * 4;")
 
@@ -66,7 +66,7 @@ class Leaving(Epilogue):
                 f"const int row = start + (lane >> 3), taken = origin + {self.team} * {c.height} + row;"
             )
             out.add("#pragma unroll")
-            with out.block(f"for (int slab = 0; slab < {self.share(width).slabs}; slab++)"):
+            with out.block(f"for (int slab = 0; slab < {self.slice(width).slabs}; slab++)"):
                 out.add(f"const int column = {self.first}64 * slab + 8 * (lane & 7);")
                 place = f"out_place + slab * {c.rows * 128} + row * 128 + (((lane & 7) ^ (row & 7)) << 4)"
                 limit = self.limit()

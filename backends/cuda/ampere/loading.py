@@ -27,7 +27,7 @@ class Loading(Places):
     @property
     def team(self) -> str:
         """Which of the block's rows a warp has."""
-        return "team" if self.schedule.shares > 1 else "warp"
+        return "team" if self.schedule.slices > 1 else "warp"
 
     def address(self, room: str) -> str:
         """The address of a room in shared memory."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.fast import Refused
-from tilec.backends.cuda.hopper.shares import Share
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.ir import Load, walk
@@ -61,7 +61,7 @@ class Plan:
     @property
     def busy(self) -> int:
         """The warps that have rows: a tile may have fewer than a block."""
-        return -(-self.structure.rows // self.schedule.height) * self.schedule.shares
+        return -(-self.structure.rows // self.schedule.height) * self.schedule.slices
 
     @property
     def tight(self) -> bool:
@@ -119,7 +119,7 @@ def fragment_registers(s: Structure, schedule: Schedule) -> int:
     b, height = s.blocks[0], schedule.height
     scores = sum(h.init is None for h in b.heads) * schedule.columns
     weights = len({t.x for t in b.tails}) * s.weight_parts * schedule.columns // 2
-    sums = sum(Share(x.width, schedule.shares).columns for x in s.slots)
+    sums = sum(Slice(x.width, schedule.slices).columns for x in s.slots)
     rows = sum(kept(q, schedule) for q in s.queries) // 2
     both = max(scores, weights) if s.weight_parts == 1 else scores + weights
     return (both + sums + rows) * height // 32
@@ -162,8 +162,8 @@ def _memory(s: Structure, schedule: Schedule) -> dict[str, Room]:
             t.name, at, t.parts * t.slabs * schedule.columns * 128, schedule.stages
         )
         at += rooms[t.name].bytes * schedule.stages
-    widest = max((Share(x.width, schedule.shares).slabs for x in s.slots), default=0)
-    rooms["out"] = Room("out", 0, widest * schedule.shares * schedule.rows * 128, 1)
+    widest = max((Slice(x.width, schedule.slices).slabs for x in s.slots), default=0)
+    rooms["out"] = Room("out", 0, widest * schedule.slices * schedule.rows * 128, 1)
     return rooms
 
 

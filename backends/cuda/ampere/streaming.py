@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from tilec.backends.cuda.ampere.loading import Loading
 from tilec.backends.cuda.ampere.middle import Middle
 from tilec.backends.cuda.ampere.plan import kept, padded
-from tilec.backends.cuda.hopper.shares import Share
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.structure import Block, Head, Tail
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.dataflow import backward, definitions, names_in
@@ -309,7 +309,7 @@ class Streaming(Loading):
         if v.parts > 1:
             name, more = "weights_by_parts", f", {parts}, {v.slabs * self.s.columns * 128}"
         what = f"contract({t.x}, {v.name}, over={self.s.stream})"
-        place, first = self.stage_of(v), Share(v.width, self.schedule.shares).first_slab
+        place, first = self.stage_of(v), Slice(v.width, self.schedule.slices).first_slab
         place += f" + {first} * {self.s.columns * 128}" if first else ""
         args = f"{self.registers.slots[t.slot]}, {weights}, {place}, corner{more}"
         self.out.add(

@@ -18,7 +18,7 @@ class BulkEpilogue(Epilogue):
     def __init__(
         self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
     ) -> None:
-        super().__init__(scope, registers, plan.schedule.shares)
+        super().__init__(scope, registers, plan.schedule.slices)
         self.plan, self.maps = plan, maps
 
     def limit(self) -> str:
@@ -85,7 +85,7 @@ class BulkEpilogue(Epilogue):
         registers, too."""
         if self.late(op.value, feature, width):
             return 2
-        return 4 if width % 8 == 0 and self.share(width).columns % 32 == 0 else 2
+        return 4 if width % 8 == 0 and self.slice(width).columns % 32 == 0 else 2
 
     def begin_rows(self, op: Store, feature: str, width: int) -> None:
         """Where this thread's rows are in memory."""
@@ -112,5 +112,7 @@ class BulkEpilogue(Epilogue):
             out.add(f"u32 part[{eights}] = {{{words}}};")
             out.add("gather_row(part);")
             place = f"{wide} * b{wide}"
-            here = "out_here[r]" + (f" && {place} + out_column < {width}" if self.beyond(width, wide) else "")
+            here = "out_here[r]" + (
+                f" && {place} + out_column < {width}" if self.beyond(width, wide) else ""
+            )
             out.add(f"store_if({here}, out_row[r] + {place}, part);{self.scope.comment(op)}")

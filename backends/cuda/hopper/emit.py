@@ -16,7 +16,7 @@ from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.products import Products
-from tilec.backends.cuda.hopper.shares import Share, named
+from tilec.backends.cuda.hopper.slices import Slice, named
 from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
@@ -66,7 +66,7 @@ class _Kernel(Products):
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
-        head.add(instructions(self.s, self.schedule.shares))
+        head.add(instructions(self.s, self.schedule.slices))
         args = ",\n    ".join(f"{p.ctype} {self.argument(p)}" for p in parameters)
         bounds = f"__launch_bounds__({self.schedule.threads}, {self.schedule.blocks})"
         head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
@@ -126,20 +126,19 @@ class _Kernel(Products):
         if c.traded:
             out.add(f"more_registers<{high}>();")
         out.add("const int w = group - 1;")
-        if c.shares > 1:
-            out.add(named("w", c.warpgroups, c.shares))
+        if c.slices > 1:
+            out.add(named("w", c.warpgroups, c.slices))
         out.add("const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;")
         for t in s.queries:
-            out.add(
-                f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)} + {self.team} * {self.plan.rooms[t.name].bytes});"
-            )
+            place = f"{self.address(t.name)} + {self.team} * {self.plan.rooms[t.name].bytes}"
+            out.add(f"const u64 {t.name}_rows = rows_descriptor({place});")
         ahead, late = self.rings()
         for t in s.rings:
             if t.name in ahead:
                 out.add(f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)});")
                 out.add(f"Cursor<{c.stages}> {t.name}_ahead(0);")
             if t.name in late:
-                place = f"columns_descriptor({self.share_of(t)}, {t.rows * 128})"
+                place = f"columns_descriptor({self.slice_of(t)}, {t.rows * 128})"
                 out.add(f"const u64 {t.name}_columns = {place};")
                 out.add(f"Cursor<{c.stages}> {t.name}_late(0);")
         if self.plan.labels:
@@ -150,7 +149,7 @@ class _Kernel(Products):
             out.add(f"u32 {name}[{s.columns // 4}];")
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width:
-                out.add(f"float {name}[{Share(x.width, c.shares).columns // 2}];")
+                out.add(f"float {name}[{Slice(x.width, c.slices).columns // 2}];")
         if c.turns:
             out.add(
                 f"if (w == {c.warpgroups - 1}) named_arrive(1, 256);   // the first turn is that of warpgroup 0"
@@ -174,12 +173,14 @@ class _Kernel(Products):
     @property
     def team(self) -> str:
         """Which of the block's rows a warpgroup has."""
-        return "team" if self.schedule.shares > 1 else "w"
+        return "team" if self.schedule.slices > 1 else "w"
 
-    def share_of(self, t: Tile) -> str:
+    def slice_of(self, t: Tile) -> str:
         """Where the values are that a warpgroup multiplies: those of its columns."""
-        first = Share(t.width, self.schedule.shares).first_slab
-        return f"{self.address(t.name)} + {first} * {t.rows * 128}" if first else self.address(t.name)
+        first = Slice(t.width, self.schedule.slices).first_slab
+        return (
+            f"{self.address(t.name)} + {first} * {t.rows * 128}" if first else self.address(t.name)
+        )
 
     def rings(self) -> tuple[set[str], set[str]]:
         """The rings that heads and that tails read."""

@@ -18,7 +18,7 @@ from tilec.backends.cuda.hopper.expression import (
 )
 from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.scope import Scope
-from tilec.backends.cuda.hopper.shares import Share
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.dataflow import definitions, names_in
 from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
 
@@ -27,15 +27,16 @@ PLENTY = 64
 
 
 class Epilogue:
-    """Emits the epilogue of a tile. `shares`: in how many the columns of its accumulators are divided."""
+    """Emits the epilogue of a tile. `slices`: in how many the columns of its accumulators are divided."""
 
-    def __init__(self, scope: Scope, registers: Registers, shares: int) -> None:
-        self.shares = shares
+    def __init__(self, scope: Scope, registers: Registers, slices: int) -> None:
+        self.slices = slices
         self.scope, self.registers = scope, registers
         self.s, self.out, self.names = scope.structure, scope.out, scope.names
         self.held = scope.held
         self.defs = definitions(self.s.epilogue)
         self.accumulators: dict[str, str] = {}
+        self.first = ""  # where the columns of this group begin, as a term
         self.partial: set[str] = set()
         self.places: dict[str, str] = {}
         for k, (x, name) in enumerate(zip(self.s.slots, self.s.results, strict=True)):
@@ -118,7 +119,7 @@ class Epilogue:
         dtype = self.scope.dtype(op.tensor)
         if dtype not in ("f16", "bf16", "f32"):
             raise Refused(f"output {op.tensor} is {dtype}")
-        first = self.share(width).first_slab
+        first = self.slice(width).first_slab
         if first:
             self.out.add(f"const int first = 64 * {first};   // of this group's columns")
         self.first = "first + " if first else ""
@@ -150,13 +151,13 @@ class Epilogue:
         if through:
             self.end_copy(op, feature, width)
 
-    def share(self, width: int) -> Share:
+    def slice(self, width: int) -> Slice:
         """This group's part of so many columns."""
-        return Share(width, self.shares)
+        return Slice(width, self.slices)
 
     def beyond(self, width: int, wide: int) -> bool:
         """Whether some columns that are held are beyond an output, where `wide` of them leave at a time."""
-        return width % (wide if self.shares == 1 else 64) != 0
+        return width % (wide if self.slices == 1 else 64) != 0
 
     def regular(self, divisors: list[str]) -> str:
         """The test that none of a thread's divisors is 0 or extreme."""
@@ -217,7 +218,9 @@ class Epilogue:
             x: f"{at}[r][{at}_far + (8 * b8 + (x & 1)) * {step}]" for x, (at, step) in rows.items()
         }
         out.add("#pragma unroll")
-        with out.block(f"for (int {name} = 0; {name} < {self.share(width).columns // 8 // eights}; {name}++)"):
+        with out.block(
+            f"for (int {name} = 0; {name} < {self.slice(width).columns // 8 // eights}; {name}++)"
+        ):
             out.add(f"float four[{eights}][{2 * self.held}];")
             out.add("#pragma unroll")
             with out.block(f"for (int b8 = 0; b8 < {eights}; b8++) EACH"):
@@ -240,7 +243,7 @@ class Epilogue:
 
     def late(self, x: Operand, feature: str, width: int) -> list[Load]:
         """The loads along a row that wait for the stores before them: where accumulators leave few registers."""
-        wide = self.share(width).columns // 8 * 2 * self.held > PLENTY
+        wide = self.slice(width).columns // 8 * 2 * self.held > PLENTY
         return self.loads(x, feature) if wide else []
 
     def loads(self, x: Operand, feature: str) -> list[Load]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
-from tilec.backends.cuda.hopper.shares import Share
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
 from tilec.backends.cuda.hopper.steps import Step, program
 from tilec.backends.cuda.hopper.structure import Structure
@@ -68,7 +68,7 @@ class Plan:
     @property
     def fragments(self) -> int:
         """The registers per computing thread that hold tiles."""
-        return fragment_registers(self.structure, self.schedule.shares)
+        return fragment_registers(self.structure, self.schedule.slices)
 
 
 WIDEST = 256
@@ -80,12 +80,12 @@ def padded(width: int) -> int:
     return -(-width // 16) * 16
 
 
-def fragment_registers(s: Structure, shares: int = 1) -> int:
+def fragment_registers(s: Structure, slices: int = 1) -> int:
     """Registers per thread for score, weight and accumulator tiles."""
     b = s.blocks[0]
     scores = sum(h.init is None for h in b.heads) * s.columns // 2
     weights = len({t.x for t in b.tails}) * s.weight_parts * s.columns // 4
-    return scores + weights + sum(Share(x.width, shares).columns // 2 for x in s.slots)
+    return scores + weights + sum(Slice(x.width, slices).columns // 2 for x in s.slots)
 
 
 def make(s: Structure, schedule: Schedule) -> Plan:
@@ -97,12 +97,12 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(f"its tiles have {s.rows} rows, fewer than a copy has")
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
-    widest = max((Share(x.width, schedule.shares).columns for x in s.slots), default=0)
+    widest = max((Slice(x.width, schedule.slices).columns for x in s.slots), default=0)
     if widest > WIDEST:
         raise Refused(f"{widest} columns of values are more than a product has; there are {WIDEST}")
-    if schedule.shares > 1 and schedule.store == "tma":
-        raise Refused("shares of the columns leave straight from registers")
-    need, have = fragment_registers(s, schedule.shares), schedule.registers[1]
+    if schedule.slices > 1 and schedule.store == "tma":
+        raise Refused("slices of the columns leave straight from registers")
+    need, have = fragment_registers(s, schedule.slices), schedule.registers[1]
     if need + RESERVE > have:
         raise Refused(
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
@@ -188,7 +188,7 @@ def _memory(
     loaders = _loaders(s)
     crew = {t.name: x.warps for x in loaders for t in x.tiles if x.computes}
     barrier("query_full", max(crew.get(t.name, 1) for t in s.queries), queries)
-    barrier("query_free", 4 * schedule.shares, queries)
+    barrier("query_free", 4 * schedule.slices, queries)
     for t in s.rings:
         barrier(f"{t.name}_full", crew.get(t.name, 1), schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)

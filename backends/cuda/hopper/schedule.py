@@ -25,7 +25,7 @@ MOST_REGISTERS = 240
 class Schedule:
     """The schedule of one kernel.
 
-    `warpgroups` compute, with 64 rows each; one more loads. `shares` of them have the same rows, and each a share of the
+    `warpgroups` compute, with 64 rows each; one more loads. `slices` of them have the same rows, and each a slice of the
     columns of the values. `blocks` of these share a multiprocessor. `columns`: the window
     of the streamed axis. `stages`: buffers per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit.
     `order`: tiles are dealt out `static`, or one by one from a counter, those with the most blocks first (`longest`), in
@@ -42,7 +42,7 @@ class Schedule:
     warpgroups: int = 2
     columns: int = 128
     stages: int = 2
-    shares: int = 1
+    slices: int = 1
     pingpong: bool = True
     order: Literal["static", "longest"] = "static"
     section: int = 8
@@ -64,7 +64,7 @@ class Schedule:
     @property
     def teams(self) -> int:
         """How many warpgroups have rows of their own."""
-        return self.warpgroups // self.shares
+        return self.warpgroups // self.slices
 
     @property
     def rows(self) -> int:
@@ -113,9 +113,9 @@ class Schedule:
         """Raises ArgumentError for values that no kernel can have."""
         if self.warpgroups not in (1, 2, 3, 4):
             raise ArgumentError(f"schedule: warpgroups is {self.warpgroups}, expected 1 to 4")
-        if self.shares < 1 or self.warpgroups % self.shares:
+        if self.slices < 1 or self.warpgroups % self.slices:
             raise ArgumentError(
-                f"schedule: shares is {self.shares}, expected a divisor of the {self.warpgroups} warpgroups"
+                f"schedule: slices is {self.slices}, expected a divisor of the {self.warpgroups} warpgroups"
             )
         if not 1 <= self.blocks <= 8 // (self.warpgroups + 1):
             raise ArgumentError(

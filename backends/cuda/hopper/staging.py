@@ -39,11 +39,13 @@ class Share:
 
 
 def share(rows: int, width: int, warps: int) -> Share:
-    """The shares of a tile. Eight rows have all the places that swizzling gives, so turns begin at multiples of these."""
+    """The shares of a tile. Eight rows have all the places that swizzling gives, so turns begin at multiples of these; and
+    all threads have as many pieces of a turn."""
     pieces = -(-width // 16) * 2
     lanes = min(32, 1 << (pieces - 1).bit_length())
     turns = -(-rows // (32 * warps))
-    return Share(lanes, turns, -(-rows // (8 * turns * warps)) * 8)
+    least = max(8, 32 // lanes)
+    return Share(lanes, turns, -(-rows // (least * turns * warps)) * least)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ def staged(kernel: Kernel, tiles: Iterable[Tile], warps: int) -> tuple[tuple[Sta
     for t in tiles:
         if not t.computed or t.copied or t.parts > 1 or t.width % PIECE:
             continue
+        if t.width > 32 * PIECE:
+            continue  # a thread has several pieces of a row
         its = share(t.rows, t.width, warps)
         for op in moving(kernel, t):
             size = PIECE * SIZES[op.result.type.dtype]

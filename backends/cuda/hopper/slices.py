@@ -1,8 +1,8 @@
-"""Accumulators that are wider than a group of threads has registers for: several groups have the same rows, and each a share
+"""Accumulators that are wider than a group of threads has registers for: several groups have the same rows, and each a slice
 of the columns of the values.
 
 Each of them computes the scores and the weights of its rows for itself, from rows, keys and values that are in shared memory
-once. A share is whole slabs of 64 columns; of slabs that cannot be divided evenly, neighbours have some in common, which both
+once. A slice is whole slabs of 64 columns; where these cannot be divided evenly, neighbours have some in common, which both
 write alike.
 """
 
@@ -15,7 +15,7 @@ SLAB = 64
 
 
 @dataclass(frozen=True)
-class Share:
+class Slice:
     """The part of an accumulator of `width` columns that one of `count` groups has."""
 
     width: int
@@ -33,12 +33,12 @@ class Share:
 
     @property
     def first_slab(self) -> str:
-        """The number of its first slab in generated code, where `share` says whose it is; empty where that is 0."""
+        """The number of its first slab in generated code, where `slice` says whose it is; empty where that is 0."""
         rest = self._all - self.slabs
         if rest == 0:
             return ""
         even = self.slabs * (self.count - 1) == rest
-        place = f"share * {self.slabs}"
+        place = f"slice * {self.slabs}"
         return place if even else f"least<int>({place}, {rest})"
 
     @property
@@ -47,7 +47,7 @@ class Share:
 
 
 def named(group: str, groups: int, count: int) -> str:
-    """The variables that say which rows one of the groups has, and which share of the columns."""
+    """The variables that say which rows one of the groups has, and which slice of the columns."""
     if groups == count:
-        return f"const int team = 0, share = {group};"
-    return f"const int team = {group} / {count}, share = {group} % {count};"
+        return f"const int team = 0, slice = {group};"
+    return f"const int team = {group} / {count}, slice = {group} % {count};"
