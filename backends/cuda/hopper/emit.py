@@ -99,7 +99,7 @@ class _Kernel(Products):
         self.out.lines[:0] = lines
 
     def set_up(self) -> None:
-        """Barriers, and the grid's tiles."""
+        """Barriers."""
         out = self.out
         out.add("extern __shared__ __align__(1024) unsigned char memory[];")
         out.add("const u32 shared = shared_address(memory);")
@@ -112,13 +112,6 @@ class _Kernel(Products):
             out.add("barriers_ready();")
         out.add("__syncthreads();")
         out.add("in_turn();")
-        size = self.s.rows
-        out.add(
-            f"const int row_tiles = ({self.scope.extent(self.s.row).text} + {size - 1}) / {size};"
-        )
-        heads = " * ".join(f"({self.scope.extent(a).text})" for a, _ in self.others) or "1"
-        out.add(f"const int heads = {heads};")
-        out.add("const int tiles = row_tiles * heads;")
 
     def compute_role(self) -> None:
         out, c, s = self.out, self.schedule, self.s

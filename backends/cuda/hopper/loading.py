@@ -44,7 +44,7 @@ class Loading(Dealing):
                 if self.labels(loader):
                     out.add(f"Cursor<{self.schedule.stages}> {RING}_next(1);")
                 if k == 0:
-                    out.add("int tile = blockIdx.x;")
+                    self.count()
                 with out.block("for (int turn = 0;; turn++)"):
                     if k == 0:
                         self.announce()

@@ -65,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
   }
   __syncthreads();
   in_turn();
-  const int row_tiles = (M + 127) / 128;
-  const int heads = (B) * (H);
-  const int tiles = row_tiles * heads;
   if (group == 0) {
     fewer_registers<24>();
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
+      const int row_tiles = (M + 127) / 128;
+      const int heads = (B) * (H);
+      const int tiles = row_tiles * heads;
       int tile = blockIdx.x;
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;

@@ -80,13 +80,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
   }
   __syncthreads();
   in_turn();
-  const int row_tiles = (8 + 3) / 4;
-  const int heads = (B) * (M);
-  const int tiles = row_tiles * heads;
   if (group == 0) {
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     const int lane = threadIdx.x & 31;
     if (warp == 0 && (threadIdx.x & 31) == 0) {
+      const int row_tiles = (8 + 3) / 4;
+      const int heads = (B) * (M);
+      const int tiles = row_tiles * heads;
       int tile = blockIdx.x;
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, i = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
