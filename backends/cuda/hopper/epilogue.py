@@ -233,13 +233,18 @@ class Epilogue:
                 out.add(f"{at}_far += {8 * eights} * {step};")
             if probe:
                 for k in range(0, eights, 2):
-                    out.add(f"{probe} = watch({probe}, {self.pairs('bf16', k)});")
+                    here = self.here(f"{8 * eights} * {name} + {8 * k}", width)
+                    out.add(f"{here}{probe} = watch({probe}, {self.pairs('bf16', k)});")
             if through:
                 self.matrices(dtype)
             elif dtype == "f32":
                 self.direct_floats(op, feature, width)
             else:
                 self.direct_pairs(op, feature, width, dtype)
+
+    def here(self, column: str, width: int) -> str:
+        """The test whether 16 columns are of a tile: what a slice has beyond it may be anything."""
+        return f"if ({self.first}{column} < {width}) " if self.beyond(width, 1) else ""
 
     def late(self, x: Operand, feature: str, width: int) -> list[Load]:
         """The loads along a row that wait for the stores before them: where accumulators leave few registers."""

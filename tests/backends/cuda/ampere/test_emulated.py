@@ -52,18 +52,6 @@ CASES: list[tuple[str, str, Sizes, dict[str, object]]] = [
     (
         "mla",
         "f16",
-        {"B": 1, "H": 1, "M": 40, "N": 70, "C": 300, "R": 32},
-        {"warps": 4, "slices": 2, "stages": 2},
-    ),
-    (
-        "causal",
-        "bf16",
-        {"B": 1, "H": 1, "M": 20, "N": 70, "D": 304, "E": 576},
-        {"warps": 4, "slices": 2, "stages": 1},
-    ),
-    (
-        "mla",
-        "f16",
         {"B": 1, "H": 1, "M": 40, "N": 70, "C": 304, "R": 32},
         {"warps": 4, "slices": 2, "stages": 2},
     ),
