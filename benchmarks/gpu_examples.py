@@ -125,6 +125,59 @@ def latent(b: int, h: int, m: int, n: int, part: float = 1.0) -> Run:
     return Run("mla", f"B={b} H={h} M={m} N={n}", make, max(size / BYTES, products))
 
 
+def nsa(b: int, n: int, blocks: int) -> Run:
+    """Blocks of 16 keys before each query, drawn by chance, that 16 of 64 heads share."""
+    shape = Shape(b, 64, n, n, 128, 4, 16 * blocks / n)
+
+    def make() -> list[Any]:
+        import torch
+
+        present = torch.arange(n, device="cuda").view(1, 1, n, 1) // 16 + 1
+        chosen = torch.rand(b, 4, n, blocks, device="cuda") * present
+        return [*shape.arrays(), chosen.int()]
+
+    return Run("nsa", f"B={b} N={n} T={blocks}", make, shape.least)
+
+
+def bigbird(n: int) -> Run:
+    """Each block of 16 sees 8 others."""
+    shape = Shape(m=n, n=n, part=8 * 16 / n)
+    blocks = n // 16
+    return plain("bigbird", shape, lambda: integers(16, blocks, 3, high=blocks))
+
+
+def natten(side: int) -> Run:
+    """An image as a square; the part counts the rows of a neighbourhood, whole."""
+    shape = Shape(2, 8, side**2, side**2, 64, 8, 7 / side)
+    return Run("natten2d", f"{side}x{side} D=64", lambda: [*shape.arrays(), side, 7], shape.least)
+
+
+def t5() -> Run:
+    """A bias from a table of 32."""
+    shape = Shape(m=4096, n=4096, d=64)
+    return plain("t5", shape, lambda: floats(32, 16, dtype="float32"))
+
+
+def swin(windows: int) -> Run:
+    """Windows of 49 tokens."""
+    shape = Shape(windows, 6, 49, 49, 32, 6)
+    return plain("swin", shape, lambda: floats(169, 6, dtype="float32"))
+
+
+def sparse(m: int, n: int, chosen: int, width: int) -> Run:
+    """Latent attention of 128 heads over keys that each query has chosen."""
+    pairs = 128 * m * chosen
+    size = 2 * (128 * m + n) * (width + 64) + 2 * 128 * m * width + 4 * m * chosen
+
+    def make() -> list[Any]:
+        queries = [floats(1, 128, m, width), floats(1, 128, m, 64)]
+        keys = [floats(1, n, width), floats(1, n, 64)]
+        return [*queries, *keys, integers(1, m, chosen, high=n)]
+
+    products = 2 * pairs * (2 * width + 64) / FLOPS
+    return Run("mla_sparse", f"M={m} N={n} C={width}", make, max(size / BYTES, products))
+
+
 def documents(count: int, n: int) -> Any:
     """Which of so many documents of one length each position belongs to."""
     import torch
@@ -163,6 +216,12 @@ def runs() -> list[Run]:
         latent(1, 128, 1, 65536),
         latent(32, 16, 1, 8192),
         latent(1, 16, 4096, 4096, 0.5),
+        nsa(1, 8192, 16),
+        bigbird(8192),
+        natten(64),
+        t5(),
+        swin(4096),
+        *(sparse(1024, 8192, 2048, c) for c in (256, 512)),
     ]
 
 

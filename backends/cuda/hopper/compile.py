@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = {2: 256, 3: 192}
 """The columns of accumulators that warpgroups have registers for, by how many there are."""
+SHORT = 64
+"""The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
 """How many tilings are kept, for the next schedule of the same kernel."""
 
@@ -114,7 +116,9 @@ def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = 
 @functools.lru_cache(KEPT)
 def _specialised(kernel: Kernel, fixed: tuple[tuple[str, int], ...]) -> Kernel:
     specialise = module("specialise")
-    return specialise.specialise(kernel, specialise.Options(sizes=dict(fixed)))
+    return module("unroll").unroll(
+        specialise.specialise(kernel, specialise.Options(sizes=dict(fixed)))
+    )
 
 
 def steps(
@@ -131,11 +135,13 @@ def steps(
     folded = (Step("fold", packed.fold),) if packed and packed.fold else ()
     return (
         step("specialise", sizes=fixed),
+        step("unroll"),
         *folded,
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
         step("steady"),
         step("prune", apart=schedule.apart),
         step("stage", all=schedule.high),
+        step("survey"),
         *(step(name) for name in names),
         *cut,
         step("place"),
@@ -214,10 +220,12 @@ def _tiled(
     from tilec.passes.relax import relax
     from tilec.passes.split import split
     from tilec.passes.steady import steady
+    from tilec.passes.survey import survey
     from tilec.passes.tile import Options, tile
 
     kernel = steady(tile(kernel, Options(dict(extents), target)))
     kernel = stage.stage(prune.prune(kernel, prune.Options(apart)), stage.Options(high))
+    kernel = survey(kernel)
     kernel = relax(kernel) if stale else kernel
     return place(split(kernel, cut) if cut else kernel)
 
@@ -254,6 +262,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     whole = s.loops[0].tile is None
     if whole:
         schedule = replace(schedule, columns=s.columns)
+    elif s.surveyed:
+        schedule = replace(schedule, columns=min(SHORT, schedule.columns))
     computed = _computed(s)
     if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
         schedule = narrow(width, length, uneven(s))

@@ -85,6 +85,7 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("rope", "f32", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
     ("causal", "f32", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 40, "E": 24}, {"columns": 32}),
     ("causal", "f32", {"B": 1, "H": 1, "M": 40, "N": 60, "D": 264, "E": 40}, {"columns": 16}),
+    ("bigbird", "f16", {"B": 2, "H": 2, "N": 200, "NB": 13, "D": 32, "E": 32}, {"columns": 32}),
     ("dropout", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
 ]
 
