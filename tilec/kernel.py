@@ -97,6 +97,7 @@ class Kernel:
         self._schedule = choices.schedule(schedule)
         backend.check_schedule(target, self._schedule)
         self._header = source.header
+        choices.tiled(self._tile, source.name, self._header.extents)
         self._versions = Versions(source, self._tile, self._schedule)
         self._stages = Stages(self._versions, target)
         self._plans: dict[object, Plan] = {}
@@ -304,6 +305,12 @@ class Kernel:
         """The names of the passes of the default pipeline, in order."""
         return () if self._target == "reference" else pipeline.TENSOR + pipeline.TILE
 
+    def passes_for(
+        self, *, dtype: DType = "f32", sizes: Mapping[str, int] | None = None
+    ) -> tuple[str, ...]:
+        """The names of the passes that run for these sizes, in order. Sizes that are not given are the program's."""
+        return tuple(s.name for s in self._stages.steps(dtype, sizes or {}))
+
     def ir(self, after: str | None = None, **sizes: int) -> str:
         """The IR text at the end of the pipeline, or after a pass (`lower`: before the first one).
 
@@ -311,14 +318,13 @@ class Kernel:
         """
         from tilec.text import show
 
-        names = ["lower", *self.passes]
-        if after is not None and after not in names:
-            raise ArgumentError(
-                f"no pass is called {after!r} here; expected one of {', '.join(names)}"
-            )
         if after is None:
             return show(self._stages.last("f32", sizes))
-        return show(next(k for n, k in self.stages(sizes=sizes) if n == after))
+        found = next((k for n, k in self.stages(sizes=sizes) if n == after), None)
+        if found is None:
+            names = ", ".join(["lower", *self.passes_for(sizes=sizes)])
+            raise ArgumentError(f"no pass is called {after!r} here; expected one of {names}")
+        return show(found)
 
     def stages(
         self,

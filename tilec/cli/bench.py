@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from tilec import accuracy, backend
-from tilec.cli import options
+from tilec.cli import files, options
 from tilec.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def bench(
     """
     from tilec.cli.run import arguments_of
 
-    options.check_plot(plot)
+    files.check_plot(plot)
     kernel = options.load(file, target, tile, schedule)
     scalars = options.scalars(set_)
     arrays = arguments_of(kernel, input_, size, dtype, seed)
