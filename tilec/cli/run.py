@@ -17,7 +17,8 @@ from tilec.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel as IR
-    from tilec.kernel import Kernel, Plan
+    from tilec.kernel import Kernel
+    from tilec.plans import Plan
     from tilec.scalar import Number
 
 
