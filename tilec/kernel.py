@@ -334,11 +334,11 @@ class Kernel:
         ArgumentError for a space or a budget of no use, ResourceError where a call takes longer than the budget,
         UnsupportedError for the target `reference`.
         """
-        from tilec.tuning import search, use
+        from tilec.tuning import problem, use
 
         asked = None if space is None else [space]
-        options = search.Options(budget, asked, jobs, resume, progress, notice)
-        search.check(options)
+        options = problem.Options(budget, asked, jobs, resume, progress, notice)
+        problem.check(options)
         arguments = self._calls.arguments(tensors, named)
         target, arrays = arguments.target, arguments.arrays
         if target == "reference":
