@@ -476,15 +476,15 @@ def test_bench_says_where_times_are_uneven(tile, monkeypatch):
 
 
 def test_bench_gives_all_their_turns_to_the_end(monkeypatch):
-    from tilec.cli import bench
+    from tilec import beside
 
     order: list[str] = []
 
-    def runner(name: str, seconds: float) -> bench.Runner:
-        return bench.Runner(name, lambda: order.append(name) or seconds)
+    def runner(name: str, seconds: float) -> beside.Runner:
+        return beside.Runner(name, lambda: order.append(name) or seconds)
 
     quick, slow = runner("quick", 0.01), runner("slow", 0.04)
-    bench._time([quick, slow], 2.0, lambda run: run())
+    beside.take_turns([quick, slow], 2.0, lambda run: run())
     assert (len(quick.times), len(slow.times)) == (200, 51)
     half = len(order) // 2
     assert abs(order[:half].count("quick") - order[half:].count("quick")) < 10

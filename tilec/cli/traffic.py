@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tilec.cli import files, options
+from tilec.cli import files, options, tables
 from tilec.cli.report import Report
 from tilec.errors import UnsupportedError
 
@@ -58,7 +58,7 @@ def traffic(
     if json:
         options.print_json(report.facts())
     else:
-        report.print(after, ops)
+        print(tables.show(report, after, ops))
 
 
 def _report(
