@@ -7,7 +7,7 @@ import pytest
 
 import tilec
 from tilec.backends.reference.interpreter import run
-from tilec.ir import Contract, Reduce, walk
+from tilec.ir import Contract, Map, Reduce, walk
 
 HEAD = (
     "kernel f(Q[M, D], K[N, D], P[M, N], V[N, E], R[M, N], l[M], w[N], a: float = 3) -> O[i, e]:\n"
@@ -86,3 +86,37 @@ def test_a_mask_is_beside_the_weights() -> None:
 def test_what_is_no_product_stays_a_sum(body: str) -> None:
     after = stages(HEAD + f"    O = {body}\n")["contract"]
     assert any(isinstance(op, Reduce) for op in walk(after.body))
+
+
+@pytest.mark.parametrize(
+    ("body", "leaves"),
+    [
+        ("sum[j](P[i, j] * V[j, e] / 2.5 if j <= i else 0)", True),
+        ("sum[j](P[i, j] * V[j, e] / sqrt(N) if j <= i else 0)", True),
+        ("sum[j](P[i, j] * V[j, e] * sqrt(D) if j <= i else 0)", True),
+        ("sum[j](P[i, j] * V[j, e] / sqrt(D) if j <= i else 0)", False),  # of a size that may be 0
+        ("sum[j](P[i, j] * V[j, e] * (1 / D) if j <= i else 0)", False),
+        ("sum[j](P[i, j] * V[j, e] * a if j <= i else 0)", False),
+        ("sum[j](P[i, j] * V[j, e] * l[i] if j <= i else 0)", False),
+        ("sum[j](P[i, j] * V[j, e] * a if l[i] > 0 else 0)", True),  # no term is absent
+        ("sum[j](P[i, j] * V[j, e] * a)", True),
+        ("sum[j](exp(P[i, j]) * V[j, e] * a)", False),
+    ],
+)
+def test_what_leaves_a_sum(body: str, leaves: bool) -> None:
+    """Numbers, where terms may be absent: each other operand may be NaN, or a zero to divide by."""
+    after = stages(HEAD + f"    O = {body}\n")["contract"].body
+    at = next(k for k, op in enumerate(after) if isinstance(op, Contract))
+    behind = [op for op in after[at:] if isinstance(op, Map) and op.fn in ("mul", "div")]
+    assert bool(behind) == leaves
+
+
+def test_weights_that_one_loop_normalises_are_opened_for_their_own_sum() -> None:
+    weights = "W = exp(sum[d](Q[i, d] * K[j, d]))\n    "
+    for body, opened in {
+        "sum[j](W * V[j, e] / sum[j](W))": True,
+        "sum[j](W * V[j, e] / sum[j](W + 1))": False,
+        "sum[j](W * V[j, e] / sum[j](W) if j <= i else 0)": False,
+    }.items():
+        after = stages(HEAD + f"    {weights}O = {body}\n")["contract"].body
+        assert opened == any(isinstance(o, Contract) and o.over == ("j",) for o in after), body
