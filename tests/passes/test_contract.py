@@ -95,7 +95,7 @@ def test_what_is_no_product_stays_a_sum(body: str) -> None:
         ("sum[j](P[i, j] * V[j, e] / sqrt(N) if j <= i else 0)", True),
         ("sum[j](P[i, j] * V[j, e] * sqrt(D) if j <= i else 0)", True),
         ("sum[j](P[i, j] * V[j, e] / sqrt(D) if j <= i else 0)", False),  # of a size that may be 0
-        ("sum[j](P[i, j] * V[j, e] * (1 / D) if j <= i else 0)", False),
+        ("sum[j](P[i, j] * V[j, e] * rsqrt(D) if j <= i else 0)", False),
         ("sum[j](P[i, j] * V[j, e] * a if j <= i else 0)", False),
         ("sum[j](P[i, j] * V[j, e] * l[i] if j <= i else 0)", False),
         ("sum[j](P[i, j] * V[j, e] * a if l[i] > 0 else 0)", True),  # no term is absent
