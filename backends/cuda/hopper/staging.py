@@ -39,11 +39,13 @@ class Share:
 
 
 def share(rows: int, width: int, warps: int) -> Share:
-    """The shares of a tile. Eight rows have all the places that swizzling gives, so turns begin at multiples of these."""
+    """The shares of a tile. Eight rows have all the places that swizzling gives, so turns begin at multiples of these, and
+    of the rows that a warp has a piece of at a time."""
     pieces = -(-width // 16) * 2
     lanes = min(32, 1 << (pieces - 1).bit_length())
     turns = -(-rows // (32 * warps))
-    return Share(lanes, turns, -(-rows // (8 * turns * warps)) * 8)
+    least = max(8, 32 // lanes)
+    return Share(lanes, turns, -(-rows // (least * turns * warps)) * least)
 
 
 @dataclass(frozen=True)
