@@ -43,27 +43,43 @@ class Computing(Elements):
         """The rows that a warp takes at a time."""
         return self.steps * 32 // self.lanes
 
-    def write(self, to: str, origin: str, full: str | None = None) -> None:
+    def write(self, to: str, origin: str, full: str) -> None:
         """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them.
-        `full`: the barrier that waits for copies; without one they are waited for here. Its rows were looked up."""
+        Its rows were looked up. Each thread arrives at the barrier `full` where pieces may be copied."""
         out, t = self.out, self.tile
         with out.block(""):
             out.add(f"const u32 tile_place = {to};{self.scope.comment(t.ops[-1])}")
             test = " && ".join(dict.fromkeys(map(self.dense, self.adjacent)))
             if not test or t.width % PIECE:
-                self.loop(origin, False)
+                self.all_elements(origin, full)
                 return
             with out.block(f"if ({test})", "} else {"):
                 if self.places:
                     self.copies(full)
-                elif self.staged:
-                    self.staged_loop(origin)
                 else:
-                    self.loop(origin, True)
+                    self.all_pieces(origin, full)
             out.depth += 1
-            self.loop(origin, False)
+            self.all_elements(origin, full)
             out.depth -= 1
             out.add("}")
+
+    def all_pieces(self, origin: str, full: str) -> None:
+        """The loop over pieces that are loaded as a whole."""
+        if self.staged:
+            self.staged_loop(origin)
+        else:
+            self.loop(origin, True)
+        self.tell(full)
+
+    def all_elements(self, origin: str, full: str) -> None:
+        """The loop over elements."""
+        self.loop(origin, False)
+        self.tell(full)
+
+    def tell(self, full: str) -> None:
+        """Says that a thread has written its part of a tile that may be copied by others."""
+        if self.tile.copied:
+            self.out.add(f"arrive({full});")
 
     # ---- copies
 
@@ -80,7 +96,7 @@ class Computing(Elements):
             self.own_row(origin, self.share.lines)
             out.add(f"{self.places}[lap] = {self.own[op.result.name].text};")
 
-    def copies(self, full: str | None) -> None:
+    def copies(self, full: str) -> None:
         """Copies of all pieces of the rows that were looked up."""
         out, op = self.out, self.tile.ops[-1]
         assert isinstance(op, Load)
@@ -90,7 +106,7 @@ class Computing(Elements):
             here = self.names.fresh(self.names.of(op.result.name) + "_here")
             out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[lap], source);")
             out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + {along});")
-        out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
+        out.add(f"copies_arrive({full});")
 
     def column(self, op: Load) -> str:
         """The bytes between the beginning of a row in memory and a thread's piece of it."""

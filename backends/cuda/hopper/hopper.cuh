@@ -297,8 +297,8 @@ template<class T> DEVICE Piece<T> staged_piece(u32 a) {
   }
   return x;
 }
-// a barrier is told when the pieces have arrived that this thread copies; it counts one arrival more until then
-DEVICE void copies_arrive(u32 b) { asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" :: "r"(b) : "memory"); }
+// this thread arrives at a barrier when the pieces that it copies have
+DEVICE void copies_arrive(u32 b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(b) : "memory"); }
 DEVICE void copied_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE void pieces_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 DEVICE i64 all_bits(i64 a) { return a; }

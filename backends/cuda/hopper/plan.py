@@ -179,10 +179,12 @@ def _memory(
 
     loaders = _loaders(s)
     crew = {t.name: x.warps for x in loaders for t in x.tiles if x.computes}
-    barrier("query_full", max(crew.get(t.name, 1) for t in s.queries), queries)
+    each = {t.name: 32 * crew[t.name] for x in loaders for t in x.tiles if t.copied and x.computes}
+    whole = max(crew.get(t.name, 1) for t in s.queries)
+    barrier("query_full", whole + sum(each.get(t.name, 0) for t in s.queries), queries)
     barrier("query_free", 4, queries)
     for t in s.rings:
-        barrier(f"{t.name}_full", crew.get(t.name, 1), schedule.stages)
+        barrier(f"{t.name}_full", crew.get(t.name, 1) + each.get(t.name, 0), schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)
     if brought:
         barrier(f"{RING}_full", 32, schedule.stages)  # each thread of the warp that brings them

@@ -260,7 +260,6 @@ inline void pieces_copied() {
   arriving[threadIdx.x].clear();
 }
 inline void copies_arrive(u32 b) {
-  at(b).pending++;
   told.push_back({b, now + (draw(4) ? draw(100) : draw(4000)), std::move(arriving[threadIdx.x])});
   arriving[threadIdx.x].clear();
 }
