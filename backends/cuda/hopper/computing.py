@@ -43,9 +43,10 @@ class Computing(Elements):
         """The rows that a warp takes at a time."""
         return self.steps * 32 // self.lanes
 
-    def write(self, to: str, origin: str, full: str) -> None:
+    def write(self, to: str, origin: str, full: str | None = None) -> None:
         """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them.
-        Its rows were looked up. Each thread arrives at the barrier `full` where pieces may be copied."""
+        Its rows were looked up. Each thread arrives at the barrier `full` where pieces may be copied; without one copies
+        are waited for here."""
         out, t = self.out, self.tile
         with out.block(""):
             out.add(f"const u32 tile_place = {to};{self.scope.comment(t.ops[-1])}")
@@ -63,7 +64,7 @@ class Computing(Elements):
             out.depth -= 1
             out.add("}")
 
-    def all_pieces(self, origin: str, full: str) -> None:
+    def all_pieces(self, origin: str, full: str | None) -> None:
         """The loop over pieces that are loaded as a whole."""
         if self.staged:
             self.staged_loop(origin)
@@ -71,14 +72,14 @@ class Computing(Elements):
             self.loop(origin, True)
         self.tell(full)
 
-    def all_elements(self, origin: str, full: str) -> None:
+    def all_elements(self, origin: str, full: str | None) -> None:
         """The loop over elements."""
         self.loop(origin, False)
         self.tell(full)
 
-    def tell(self, full: str) -> None:
+    def tell(self, full: str | None) -> None:
         """Says that a thread has written its part of a tile that may be copied by others."""
-        if self.tile.copied:
+        if full is not None and self.tile.copied:
             self.out.add(f"arrive({full});")
 
     # ---- copies
@@ -96,7 +97,7 @@ class Computing(Elements):
             self.own_row(origin, self.share.lines)
             out.add(f"{self.places}[lap] = {self.own[op.result.name].text};")
 
-    def copies(self, full: str) -> None:
+    def copies(self, full: str | None) -> None:
         """Copies of all pieces of the rows that were looked up."""
         out, op = self.out, self.tile.ops[-1]
         assert isinstance(op, Load)
@@ -106,7 +107,7 @@ class Computing(Elements):
             here = self.names.fresh(self.names.of(op.result.name) + "_here")
             out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[lap], source);")
             out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + {along});")
-        out.add(f"copies_arrive({full});")
+        out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
 
     def column(self, op: Load) -> str:
         """The bytes between the beginning of a row in memory and a thread's piece of it."""

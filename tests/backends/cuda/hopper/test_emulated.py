@@ -120,6 +120,38 @@ def test_rows_that_are_not_dense(name: str, dtype: str) -> None:
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
 
 
+SMALL_FLOATS = """
+kernel f(Q[M, D], K: {dtype}[N, D], V: {dtype}[N, E], s: f32[N]) -> O[i, e]:
+    S = sum[d](Q[i, d] * K[j, d] * s[j])
+    O = sum[j](softmax[j](S) * V[j, e])
+"""
+
+
+def small_floats(dtype: Any) -> tuple[tilec.Kernel, dict[str, Any], dict[str, int]]:
+    """A cache of 8-bit floats with all finite values among the keys, and a scale for each."""
+    sizes = {"M": 4, "N": 70, "D": 16, "E": 24}
+    kernel = tilec.compile(SMALL_FLOATS.format(dtype=dtype))
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    values = np.arange(256, dtype=np.uint8).view(arrays["K"].dtype)
+    values = values[np.isfinite(values.astype(np.float32))]
+    arrays["K"] = np.resize(values, (70, 16))
+    largest = np.abs(arrays["K"].astype(np.float32)).max(-1)
+    return kernel, arrays | {"s": 1 / largest.clip(1)}, sizes
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f8e4m3", "f8e5m2"])
+def test_caches_of_small_floats(dtype: str, columns: int) -> None:
+    kernel, arrays, sizes = small_floats(dtype)
+    placed, sources = running.tiles(kernel, "f16", sizes, columns=columns)
+
+    def launch(n: int, memory: Any, known: Any) -> None:
+        assert not emulator.run(sources[n], memory, known)
+
+    got = running.completed(placed, sources, launch, arrays, sizes)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
+
+
 def test_powers_of_any_base() -> None:
     sizes = {"B": 1, "H": 4, "N": 90, "D": 16, "E": 16}
     kernel, arrays = prepared("retention", "bf16", sizes)
