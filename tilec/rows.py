@@ -3,8 +3,10 @@
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
 same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
 pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
-keys. With a few queries per sequence heads and positions are one axis, where a target has code for it (`passes/fold.py`):
-where half as many tiles read the keys then. Of many rows, a tile may have more than usual, or fewer (`heights`).
+keys. Where there is no axis of queries at all, heads would be the rows as they come, each with keys of its own: there, too,
+only those that share them are. With a few queries per sequence heads and positions are one axis, where a target has code
+for it (`passes/fold.py`): where half as many tiles read the keys then. Of many rows, a tile may have more than usual, or
+fewer (`heights`).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilec import heights, scalar
-from tilec.dataflow import definitions
+from tilec.dataflow import backward, definitions, names_in
 from tilec.heights import Heights
 from tilec.ir import (
     Contract,
@@ -89,29 +91,39 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams;
-    `foldable`: whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
+    """Those of a group. `usual`: the axis in its rows otherwise; `keyed`: all of them, where keys are looked up by that;
+    `streamed`: the axes that it streams; `foldable`: whether nothing that is streamed is looked up by row, and no axis of
+    the grid is reduced."""
 
     usual: str | None
+    keyed: tuple[Candidate, ...]
     streamed: tuple[str, ...]
     others: tuple[Candidate, ...]
     foldable: bool
 
     def rows(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
         """The rows for some sizes and scalar arguments."""
-        if self.usual is None or int(evaluate(kernel.extents[self.usual], sizes)) != 1:
+        if self.usual is None:
+            return None
+        single = int(evaluate(kernel.extents[self.usual], sizes)) == 1
+        if not single and not self.keyed:
             return None
         length, axis, dims = 1, self.usual, tuple[str, ...]()
-        for c in self.others:
+        for c in self.others if single else self.keyed:
             longer = c.window(sizes, target.rows)
             if longer > length:
                 length, axis, dims = longer, c.axis, c.dims
         narrow = target.narrow if len(self.streamed) == 1 else None
         columns = dict.fromkeys(self.streamed, narrow) if narrow else {}
-        if length == 1 and not columns:
+        if length == 1 and not columns and (single or self.is_short(kernel, sizes, target)):
             return None
-        extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
+        extents = {self.usual: 1} | {axis: length} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
+
+    def is_short(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> bool:
+        """Whether a row alone has less to compute than a tile has lanes."""
+        positions = [int(evaluate(kernel.extents[a], sizes)) for a in self.streamed]
+        return math.prod(positions) < target.lanes
 
     def folded(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
         """Rows of heads and positions, where these are few; None where tiles are not half as many then."""
@@ -179,7 +191,47 @@ class _Finder:
 
     def candidates(self) -> Candidates:
         others = tuple(self.candidate(a) for a in self.group.axes if a != self.usual)
-        return Candidates(self.usual, tuple(sorted(self.streamed)), others, self.foldable())
+        streamed = tuple(sorted(self.streamed))
+        return Candidates(self.usual, self.keyed(), streamed, others, self.foldable())
+
+    def keyed(self) -> tuple[Candidate, ...]:
+        """The axes as candidates, where the usual one decides which keys are looked up, and no data does."""
+        index = [x for op in self.keys() for x in op.index]
+        by = {a: [x for x in index if a in self.inputs(x)] for a in self.group.axes}
+        mine = by[self.usual] if self.usual else []
+        if not mine or any(
+            isinstance(self.defs.get(y), Load) for x in mine for y in self.inputs(x)
+        ):
+            return ()
+        out: list[Candidate] = []
+        for axis, xs in by.items():
+            dims: list[str] = []
+            shared = tuple(dict.fromkeys(self.groups(xs, axis, dims)))
+            extent = self.kernel.extents[axis]
+            out.append(Candidate(axis, extent, shared, tuple(dict.fromkeys(dims)), ()))
+        return tuple(out)
+
+    def keys(self) -> Iterator[Load]:
+        """The loads that the keys of a contraction with rows are made of."""
+        ops = [x for f in self.streams for x in walk(f.body)]
+        made = definitions(ops)
+        for op in ops:
+            if isinstance(op, Contract) and not self.streamed & set(op.over):
+                for x in backward(names_in((op.x, op.y)), made):
+                    axes = set(made[x].result.type.axes)
+                    if (
+                        isinstance(load := made[x], Load)
+                        and axes & self.streamed
+                        and axes > set(op.over)
+                    ):
+                        yield load
+
+    def inputs(self, x: Operand) -> set[str]:
+        """What an index is computed from, itself included."""
+        if not isinstance(x, str):
+            return set()
+        op = self.defs.get(x)
+        return {x}.union(*(self.inputs(y) for y in (operands(op) if op else ())))
 
     def foldable(self) -> bool:
         body = tuple(walk(self.group.body))
