@@ -31,7 +31,13 @@ NEIGHBOURS = """kernel f(Q[B, H, D], K[B, HK, N, D], near: i32[H, N], O1[HK]) ->
 MERGED = """kernel f(P[N, B, H, D], L[N, B, H]) -> O[b, h, d]:
     O = sum[j](softmax[j](L[j, b, h]) * P[j, b, h, d])
 """
-SIZES = {"B": 2, "H": 8, "HK": 2, "M": 1, "N": 50, "D": 5, "E": 3}
+APART = """kernel f(Q[B, H, M, D], K[B, HK, N, D], pick: i32[B, HK, M, T]) -> O[b, h, i, d]:
+    g = h // (H // HK)
+    k = pick[b, g, i, t]
+    S = sum[d](Q[b, h, i, d] * K[b, g, k, d])
+    O = sum[t](softmax[t](S if k >= 0 else -inf) * K[b, g, k, d])
+"""
+SIZES = {"T": 9, "B": 2, "H": 8, "HK": 2, "M": 1, "N": 50, "D": 5, "E": 3}
 
 
 def online(text: str) -> Kernel:
@@ -65,6 +71,9 @@ def extents(text: str, **sizes: int) -> dict[str, int] | None:
         (NO_QUERIES.format(g="0"), {}, None),  # all of them share their keys anyway
         (NEIGHBOURS.format(g="near[h, j]"), {}, {"b": 1, "j": 1024}),
         (MERGED, {}, None),  # no keys
+        (APART, {"M": 100}, {"h": 4, "i": 1, "t": 1024}),
+        (APART, {"M": 100, "H": 64}, {"h": 32, "i": 1}),
+        (APART, {"M": 100, "HK": 8}, None),
     ],
 )
 def test_the_rows(text: str, sizes: dict[str, int], want: dict[str, int] | None) -> None:
@@ -76,7 +85,7 @@ def test_the_rows(text: str, sizes: dict[str, int], want: dict[str, int] | None)
 def test_no_axis_of_queries(target: str, heads: int, length: int) -> None:
     kernel = tilec.compile(NO_QUERIES.format(g="h // (H // HK)"), target=target)
     sizes = {**SIZES, "H": heads, "N": length}
-    data = kernel.sample(2, **{d: n for d, n in sizes.items() if d != "M"})
+    data = kernel.sample(2, **{d: n for d, n in sizes.items() if d not in ("M", "T")})
     want = kernel.reference(**data)
     np.testing.assert_allclose(kernel(**data), want, rtol=3e-5, atol=3e-5)
 

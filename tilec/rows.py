@@ -1,12 +1,12 @@
 """Which axis lies in the rows of a tile, where the usual one has few positions: query heads that share their keys.
 
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
-same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
-pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
-keys. Where there is no axis of queries at all, heads would be the rows as they come, each with keys of its own: there, too,
-only those that share them are. With a few queries per sequence heads and positions are one axis, where a target has code
-for it (`passes/fold.py`): where half as many tiles read the keys then. Of many rows, a tile may have more than usual, or
-fewer (`heights`).
+same keys, `K[b, h // 4, j, d]`, can be the rows instead; so they can where each query looks up keys of its own, which no
+other query needs. Where there is no axis of queries, heads are the usual rows, but only those that share their keys go
+together. It takes numbers for the dimensions that say how many share; the pass `steady` then sees that the keys of
+a tile are the same for all its rows. A tile of few rows may be longer along the keys. With a few queries per sequence heads
+and positions are one axis, where a target has code for it (`passes/fold.py`): where half as many tiles read the keys then.
+Of many rows, a tile may have more than usual, or fewer (`heights`).
 """
 
 from __future__ import annotations
@@ -91,14 +91,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Those of a group. `usual`: the axis in its rows otherwise; `keyed`: all of them, where keys are looked up by that;
-    `streamed`: the axes that it streams; `foldable`: whether nothing that is streamed is looked up by row, and no axis of
-    the grid is reduced."""
+    """Those of a group. `usual`: the axis in its rows otherwise; `own`: that one, where it and no data decides which keys
+    are looked up; `streamed`: the axes that it streams; `apart`: whether each of the usual rows has keys of its own;
+    `foldable`: whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
 
     usual: str | None
-    keyed: tuple[Candidate, ...]
+    own: Candidate | None
     streamed: tuple[str, ...]
     others: tuple[Candidate, ...]
+    apart: bool
     foldable: bool
 
     def rows(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
@@ -106,24 +107,29 @@ class Candidates:
         if self.usual is None:
             return None
         single = int(evaluate(kernel.extents[self.usual], sizes)) == 1
-        if not single and not self.keyed:
+        if not self.apart and not single:
             return None
         length, axis, dims = 1, self.usual, tuple[str, ...]()
-        for c in self.others if single else self.keyed:
+        for c in (*self.others, self.own) if self.own and not single else self.others:
             longer = c.window(sizes, target.rows)
             if longer > length:
                 length, axis, dims = longer, c.axis, c.dims
         narrow = target.narrow if len(self.streamed) == 1 else None
         columns = dict.fromkeys(self.streamed, narrow) if narrow else {}
-        if length == 1 and not columns and (single or self.is_short(kernel, sizes, target)):
+        if length == 1 and not self.alone(kernel, sizes, target, bool(columns)):
             return None
         extents = {self.usual: 1} | {axis: length} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
 
-    def is_short(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> bool:
-        """Whether a row alone has less to compute than a tile has lanes."""
-        positions = [int(evaluate(kernel.extents[a], sizes)) for a in self.streamed]
-        return math.prod(positions) < target.lanes
+    def alone(
+        self, kernel: Kernel, sizes: Mapping[str, Number], target: Target, longer: bool
+    ) -> bool:
+        """Whether a tile should have one row: where it may be longer then, or rows have keys of their own and each has some
+        for every lane."""
+        if self.own is None:
+            return longer and not self.apart
+        positions = (int(evaluate(kernel.extents[a], sizes)) for a in self.streamed)
+        return longer or math.prod(positions) >= target.lanes
 
     def folded(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
         """Rows of heads and positions, where these are few; None where tiles are not half as many then."""
@@ -192,39 +198,31 @@ class _Finder:
     def candidates(self) -> Candidates:
         others = tuple(self.candidate(a) for a in self.group.axes if a != self.usual)
         streamed = tuple(sorted(self.streamed))
-        return Candidates(self.usual, self.keyed(), streamed, others, self.foldable())
+        return Candidates(self.usual, self.own(), streamed, others, self.apart(), self.foldable())
 
-    def keyed(self) -> tuple[Candidate, ...]:
-        """The axes as candidates, where the usual one decides which keys are looked up, and no data does."""
+    def own(self) -> Candidate | None:
+        """The usual axis, where it decides which keys a contraction takes, and no data does."""
+        if self.usual is None or not self.apart():
+            return None
         index = [x for op in self.keys() for x in op.index]
-        by = {a: [x for x in index if a in self.inputs(x)] for a in self.group.axes}
-        mine = by[self.usual] if self.usual else []
-        if not mine or any(
-            isinstance(self.defs.get(y), Load) for x in mine for y in self.inputs(x)
-        ):
-            return ()
-        out: list[Candidate] = []
-        for axis, xs in by.items():
-            dims: list[str] = []
-            shared = tuple(dict.fromkeys(self.groups(xs, axis, dims)))
-            extent = self.kernel.extents[axis]
-            out.append(Candidate(axis, extent, shared, tuple(dict.fromkeys(dims)), ()))
-        return tuple(out)
+        mine = [self.inputs(x) for x in index]
+        mine = [xs for xs in mine if self.usual in xs]
+        if not mine or any(isinstance(self.defs.get(x), Load) for xs in mine for x in xs):
+            return None
+        return self.candidate(self.usual)
 
     def keys(self) -> Iterator[Load]:
-        """The loads that the keys of a contraction with rows are made of."""
+        """What the keys of contractions with rows are made of."""
         ops = [x for f in self.streams for x in walk(f.body)]
         made = definitions(ops)
-        for op in ops:
-            if isinstance(op, Contract) and not self.streamed & set(op.over):
-                for x in backward(names_in((op.x, op.y)), made):
-                    axes = set(made[x].result.type.axes)
-                    if (
-                        isinstance(load := made[x], Load)
-                        and axes & self.streamed
-                        and axes > set(op.over)
-                    ):
-                        yield load
+        products = (
+            op for op in ops if isinstance(op, Contract) and not self.streamed & set(op.over)
+        )
+        for op in products:
+            for x in backward(names_in((op.x, op.y)), made):
+                load, axes = made[x], set(made[x].result.type.axes)
+                if isinstance(load, Load) and self.streamed & axes and set(op.over) < axes:
+                    yield load
 
     def inputs(self, x: Operand) -> set[str]:
         """What an index is computed from, itself included."""
@@ -232,6 +230,21 @@ class _Finder:
             return set()
         op = self.defs.get(x)
         return {x}.union(*(self.inputs(y) for y in (operands(op) if op else ())))
+
+    def loads(self) -> list[Load]:
+        """What is looked up along the streamed axes."""
+        ops = (x for f in self.streams for x in walk(f.body))
+        return [x for x in ops if isinstance(x, Load) and self.streamed & set(x.result.type.axes)]
+
+    def apart(self) -> bool:
+        """Whether the largest operands that are streamed are looked up by row."""
+        axes = [x.result.type.axes for x in self.largest()]
+        return bool(axes) and all(self.usual in a for a in axes)
+
+    def largest(self) -> list[Load]:
+        """Those with the most axes."""
+        most = max((len(x.result.type.axes) for x in self.loads()), default=0)
+        return [x for x in self.loads() if len(x.result.type.axes) == most]
 
     def foldable(self) -> bool:
         body = tuple(walk(self.group.body))
@@ -244,9 +257,9 @@ class _Finder:
     def candidate(self, axis: str) -> Candidate:
         dims: list[str] = []
         shared: list[Scalar] = []
-        for op in (x for f in self.streams for x in walk(f.body)):
-            axes = set(op.result.type.axes) if isinstance(op, Load) else set[str]()
-            if isinstance(op, Load) and self.streamed & axes and self.usual not in axes:
+        shared_by = self.largest() if self.apart() else self.loads()
+        for op in shared_by:
+            if self.apart() or self.usual not in op.result.type.axes:
                 shared += self.groups(op.index, axis, dims)
         by, extent = tuple(dict.fromkeys(shared)), self.kernel.extents[axis]
         lengths = [d for d in scalar.names(extent) if d in self.kernel.dims]

@@ -45,8 +45,8 @@ class Computing(Elements):
 
     def write(self, to: str, origin: str, full: str | None = None) -> None:
         """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them.
-        Its rows were looked up. Each thread arrives at the barrier `full` where pieces may be copied; without one copies
-        are waited for here."""
+        Its rows were looked up. Each thread arrives at the barrier `full` where pieces may be copied; without one they are
+        waited for here."""
         out, t = self.out, self.tile
         with out.block(""):
             out.add(f"const u32 tile_place = {to};{self.scope.comment(t.ops[-1])}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper import pairs
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
 from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
@@ -76,11 +77,12 @@ def padded(width: int) -> int:
 
 
 def fragment_registers(s: Structure) -> int:
-    """Registers per thread for score, weight and accumulator tiles."""
+    """Registers per thread for score, weight and accumulator tiles, and for what is asked for early."""
     b = s.blocks[0]
     scores = sum(h.init is None for h in b.heads) * s.columns // 2
     weights = len({t.x for t in b.tails}) * s.weight_parts * s.columns // 4
-    return scores + weights + sum(padded(x.width) // 2 for x in s.slots if x.width)
+    sums = sum(padded(x.width) // 2 for x in s.slots if x.width)
+    return scores + weights + sums + pairs.registers(s)
 
 
 def make(s: Structure, schedule: Schedule) -> Plan:
