@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
+from typing import BinaryIO
 
 from tilec.errors import ArgumentError
 
@@ -30,15 +31,43 @@ def check_plot(file: str | None) -> None:
 
 
 @contextlib.contextmanager
-def writing(file: str) -> Generator[None]:
-    """In it a file is written. Raises ArgumentError where the system does not let it."""
+def writing(file: str) -> Generator[BinaryIO]:
+    """A file to write to. Raises ArgumentError where the system does not let it; then what was there before stays."""
     try:
-        yield
+        with _whole(os.path.realpath(file)) as f:
+            yield f
     except OSError as e:
         raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
 
 
+@contextlib.contextmanager
+def _whole(path: str) -> Generator[BinaryIO]:
+    """A file that takes its name when all of it is written, and never does so on a full disk or after Ctrl-C."""
+    if not _replaceable(path):
+        with open(path, "wb") as f:
+            yield f
+        return
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "wb") as f:
+            yield f
+        if os.path.exists(path):
+            os.chmod(part, os.stat(path).st_mode & 0o777)
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def _replaceable(path: str) -> bool:
+    """Whether another file may take a name: no device has it, no file that we may not write, and the folder is ours."""
+    if os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
+        return False
+    return os.access(os.path.dirname(path), os.W_OK)
+
+
 def write(file: str, text: str) -> None:
     """Writes a text as UTF-8. Raises ArgumentError where it cannot be written."""
-    with writing(file), open(file, "w", encoding="utf-8") as f:
-        f.write(text)
+    with writing(file) as f:
+        f.write(text.encode())

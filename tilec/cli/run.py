@@ -127,7 +127,7 @@ def _to_file(file: str, outputs: Mapping[str, Any]) -> None:
         n: a if a.dtype.kind in "fiub" and a.dtype.isbuiltin == 1 else a.astype("float32")
         for n, a in outputs.items()
     }
-    with files.writing(file), open(file, "wb") as f:
+    with files.writing(file) as f:
         numpy.savez(f, **plain)
 
 
