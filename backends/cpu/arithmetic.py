@@ -343,6 +343,7 @@ class Arithmetic:
         return self.call_function(f"{name}.{suffix}", t, *xs)
 
     def call_function(self, name: str, result: Any, *xs: Value) -> Value:
+        """A call of a function of another library, declared in the module at its first call."""
         found = self.module.globals.get(name)
         if found is None:
             found = ir.Function(self.module, result, [x.type for x in xs], name)

@@ -41,6 +41,7 @@ class Nests:
         self.ev.computing = frozenset()
 
     def nest(self, stage: Stage, panel: Any | None) -> None:
+        """The loops of a stage: on the panel of lanes that begins at `panel`, or on all positions where it is None."""
         overs = _overs(stage)
         kept = tuple(a for a in stage.domain if a not in overs)
         if panel is not None:
@@ -323,6 +324,7 @@ class Nests:
     # ---- reductions
 
     def splat(self, kind: Kind, x: float, p: Point) -> list[Any]:
+        """A number for each part of a point: vectors where the point has a vector axis, else scalars."""
         lanes = self.e.lanes if p.vector is not None else 0
         return [constant(kind, x, lanes)] * p.parts
 

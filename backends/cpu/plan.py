@@ -130,6 +130,7 @@ class Planner:
     # ---- a stage for each op that needs one
 
     def place(self, op: Op) -> None:
+        """Gives an op a stage, or sees that it is computed where it is used."""
         match op:
             case Edge():
                 self.scalars.append(op)
@@ -147,6 +148,7 @@ class Planner:
                 raise TypeError(op.word)
 
     def pointwise(self, op: Op) -> None:
+        """A function of points: with what it needs in the last stage of that, or computed where it is used."""
         name, domain = op.result.name, op.result.type.axes
         self.share(operands(op), domain)
         least = self.after(operands(op), domain)
@@ -192,6 +194,7 @@ class Planner:
         return found - kept
 
     def reduction(self, op: Reduce) -> None:
+        """A reduction: a stage over its axes; over lanes one of its own, whose operands are complete tiles."""
         domain = _union([*map(self.axes, op.args), op.over])
         self.share(op.args, domain)
         if self.lane in op.over:
@@ -203,6 +206,7 @@ class Planner:
         self.home[op.result.name] = self.index
 
     def contraction(self, op: Contract) -> None:
+        """A contraction: the root of a stage of its own, over the axes of its result."""
         inline = self.inline[op.result.name]
         for x in (op.x, op.y):
             if x not in inline:
@@ -235,6 +239,7 @@ class Planner:
         return max((self.ready(x, domain) for x in self.leaves(xs)), default=-1)
 
     def ready(self, x: str, domain: Axes) -> int:
+        """The first stage over a domain that may read a value: its own one where that has the domain, else the next."""
         stage = self.stages[self.home[x]]
         same = set(stage.domain) == set(domain) and not stage.alone
         same = same and not isinstance(self.defs[x], Reduce)
@@ -266,6 +271,7 @@ class Planner:
         return self.new(domain)
 
     def new(self, domain: Axes) -> Stage:
+        """A stage of its own, behind all others."""
         self.index = len(self.stages)
         self.stages.append(Stage(domain))
         return self.stages[-1]
@@ -303,9 +309,11 @@ class Planner:
         return {x for x, at in self.home.items() if x in self.escaping or users[x] - {at}}
 
     def needs(self, n: int) -> set[int]:
+        """The other stages that must be complete before a stage."""
         return {self.home[x] for x in self.reads(n, self.stages[n])} - {n}
 
     def steps(self) -> list[Step]:
+        """The stages in an order in which each has what it needs: what runs once as early as it can, panels between."""
         done: set[int] = set()
         rest = list(range(len(self.stages)))
         out: list[Step] = []
@@ -323,10 +331,12 @@ class Planner:
         return out
 
     def panelled(self, n: int) -> bool:
+        """Whether a stage runs panel by panel: it has the lanes and does not reduce over them."""
         stage = self.stages[n]
         return self.lane in stage.domain and not self.crosses(stage)
 
     def local(self, stored: set[str], steps: list[Step]) -> set[str]:
+        """The kept values that only stages of their own run of panels read: one panel of these is enough."""
         users = self.users()
         step = {n: k for k, s in enumerate(steps) for n in s.stages}
         panels = {n for s in steps if s.panel for n in s.stages}

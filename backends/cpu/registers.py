@@ -87,6 +87,7 @@ class Product:
         windows: Mapping[str, Window],
         flat: list[Any],
     ) -> list[Any]:
+        """The loops over all summed axes but the last, around `inner`. `flat`: the sums so far, all rows of vectors."""
         axis, *rest = over
         if not rest:
             return self.inner(e, axis, points, windows[axis], flat)
