@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,9 @@ from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.totals import combine, identity_of, tree
 from tilec.backends.cpu.vector import Kind, constant
 from tilec.ir import Contract, Map, Operand, Reduce, operands
+
+RowTile = Callable[[Any, int, Sequence[Any]], list[Any]]
+"""Emits a tile of rows: the first row, how many, and the sums so far."""
 
 
 class Nests:
@@ -221,20 +224,7 @@ class Nests:
 
         held = list(totals)
         if isinstance(count, int) and isinstance(begin, int):
-            for first, rows, tiles in row_tiles(count, most):
-                held = (
-                    tile(first, rows, held)
-                    if tiles == 1
-                    else e.loop(
-                        first,
-                        first + rows * tiles,
-                        rows,
-                        held,
-                        lambda i, x, rows=rows: tile(i, rows, x),
-                        name=axis,
-                    )
-                )
-            return held
+            return self.known_rows(axis, row_tiles(count, most), tile, held)
         whole = e.add(begin, e.mul(e.builder.udiv(e.sub(count, begin), e.index(most)), most))
         held = e.loop(begin, whole, most, held, lambda i, x: tile(i, most, x), name=axis)
         if not repeatable(stage):
@@ -249,6 +239,20 @@ class Nests:
 
         few = spread_for(e.machine, product.lanes.kind)
         return e.loop(whole, count, few, held, last, name=axis)
+
+    def known_rows(
+        self, axis: str, tiles: Iterable[tuple[int, int, int]], tile: RowTile, held: list[Any]
+    ) -> list[Any]:
+        """Tiles of rows whose number is known: of each run the first row, the rows of a tile, and how many tiles."""
+        for first, rows, many in tiles:
+            if many == 1:
+                held = tile(first, rows, held)
+            else:
+                end = first + rows * many
+                held = self.e.loop(
+                    first, end, rows, held, lambda i, x, rows=rows: tile(i, rows, x), name=axis
+                )
+        return held
 
     def row_tile(
         self, stage: Stage, product: Product, points: Sequence[Point], totals: Sequence[Any]
