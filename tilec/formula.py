@@ -77,7 +77,11 @@ def evaluate(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, str]
     """The formula in float64 by NumPy, its values being fixed. `names`: of q, k and v among the tensors."""
     import numpy
 
-    np: Any = numpy
+    with numpy.errstate(all="ignore"):  # what is infinite or NaN comes out so
+        return _evaluated(f, tensors, names, numpy)
+
+
+def _evaluated(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, str], np: Any) -> Any:
     q, k, v = (np.asarray(tensors[n]).astype(np.float64) for n in names)
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = np.repeat(k, groups, 1), np.repeat(v, groups, 1)

@@ -47,6 +47,7 @@ def test_bench_of_outputs_of_any_rank(tile, form):
     assert json.loads(out)["runs"][0]["largest_error"] < 1e-5
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("size", ["D=0", "N=0", "B=0"])
 def test_bench_of_empty_tensors(tile, size):
     sizes = "B=1,H=2,M=5,N=5,D=8,E=8".replace(
