@@ -77,11 +77,7 @@ def evaluate(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, str]
     """The formula in float64 by NumPy, its values being fixed. `names`: of q, k and v among the tensors."""
     import numpy
 
-    with numpy.errstate(all="ignore"):  # what is infinite or NaN comes out so
-        return _evaluated(f, tensors, names, numpy)
-
-
-def _evaluated(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, str], np: Any) -> Any:
+    np: Any = numpy
     q, k, v = (np.asarray(tensors[n]).astype(np.float64) for n in names)
     groups = q.shape[1] // max(k.shape[1], 1)
     k, v = np.repeat(k, groups, 1), np.repeat(v, groups, 1)
@@ -90,7 +86,8 @@ def _evaluated(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, st
     p = i + (n - m) if f.aligned else i
     # where heads have no elements, 0 / sqrt(0) is 0
     scale = max(q.shape[3], 1) ** -0.5 if f.scale is None else f.scale
-    s = q @ k.swapaxes(2, 3) * scale
+    with np.errstate(invalid="ignore"):  # and a scale of 1 / sqrt(0) makes NaN of it
+        s = q @ k.swapaxes(2, 3) * scale
     if f.cap is not None:
         s = f.cap * np.tanh(s / f.cap)
     if f.slopes is not None:
