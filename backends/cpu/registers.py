@@ -108,13 +108,17 @@ class Product:
         step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
         far = self.side_by_side and step_b * size >= LINE
 
+        near = step_b == 1  # a processor's addresses scale k by the size of an element
+
         def steps(unroll: int) -> Any:
             def body(k: Any, held: list[Any]) -> list[Any]:
-                ak, kb = e.at(a, e.mul(k, step_a), size), e.mul(k, step_b)
-                bases = {id(base): e.at(base, kb, size) for base, _ in rows}
+                ak, kb = e.builder.hidden(held[0]), k if near else e.builder.hidden(held[1])
+                bases = {id(base): e.at(base, kb, size if near else 1) for base, _ in rows}
+                sums = held[2:]
                 for u in range(unroll):
-                    held = step(ak, [(bases[id(b)], place) for b, place in rows], u, held)
-                return held
+                    sums = step(ak, [(bases[id(b)], place) for b, place in rows], u, sums)
+                following = held[1] if near else e.add(kb, unroll * step_b * size)
+                return [e.at(ak, unroll * step_a, size), following, *sums]
 
             return body
 
@@ -130,7 +134,9 @@ class Product:
             return out
 
         for start, stop, unroll in _stretches(e, window.begin, window.count, unroll_for(e.machine)):
-            flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
+            # what moves along is carried: computed from k anew, it would be one more instruction
+            at = [e.at(a, e.mul(start, step_a), size), e.index(e.mul(start, step_b * size))]
+            flat = e.loop(start, stop, unroll, [*at, *flat], steps(unroll), name=axis)[2:]
         return flat
 
     @property
