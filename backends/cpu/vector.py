@@ -242,9 +242,7 @@ class Emit(Arithmetic):
 
         if known:
             return run()
-        return self.branch(
-            self.compare("<", self.index(start), stop), run, lambda: list(carried)
-        )
+        return self.branch(self.compare("<", self.index(start), stop), run, lambda: list(carried))
 
     def _do_while(
         self,
