@@ -11,9 +11,11 @@ a few vectors of lanes, so that what they hand on stays in the nearest cache.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from tilec.backends.cpu.parts import shape
 from tilec.dataflow import needed
 from tilec.ir import (
     Cast,
@@ -43,7 +45,8 @@ LOAD, SLOW = 8, 8
 
 @dataclass
 class Stage:
-    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else."""
+    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else;
+    `again`: another one of the plan is alike."""
 
     domain: Axes
     root: Contract | None = None
@@ -52,6 +55,7 @@ class Stage:
     stores: list[Store] = field(default_factory=list[Store])
     needs: set[int] = field(default_factory=set[int])
     alone: bool = False
+    again: bool = False
 
     def roots(self) -> list[Operand]:
         """What is evaluated at each point."""
@@ -124,8 +128,20 @@ class Planner:
                 self.stages[self.home[name]].kept.append(name)
         for n, stage in enumerate(self.stages):
             stage.needs = self.needs(n)
+        self.compare()
         steps = self.steps()
         return Segment(self.scalars, self.stages, steps, self.home, self.local(stored, steps))
+
+    def compare(self) -> None:
+        """Finds stages that are alike: code of contractions is long."""
+        shapes = {
+            n: shape([op for op in self.ops if any(self.home.get(v.name) == n for v in op.results)])
+            for n, stage in enumerate(self.stages)
+            if stage.root
+        }
+        times = Counter(shapes.values())
+        for n, found in shapes.items():
+            self.stages[n].again = times[found] > 1
 
     # ---- a stage for each op that needs one
 

@@ -72,8 +72,8 @@ class Emit(Arithmetic):
     """Emits into one function; `builder` is the one beneath, `lanes` the f32 lanes of a register."""
 
     counted = False
-    """Whether LLVM sees how loops count. It then keeps what follows from that, addresses above all, from one iteration to the
-    next, which is a fifth of its time and seldom gains anything: where each element is used once or twice."""
+    """Whether LLVM sees how loops count. It then keeps what follows from that, addresses above all, from one iteration to
+    the next, which is a fifth of its time and seldom gains anything: where each element is used once or twice."""
 
     # ---- memory
 
