@@ -166,7 +166,7 @@ class Planner:
         name, domain = op.result.name, op.result.type.axes
         self.share(operands(op), domain)
         least = self.after(operands(op), domain)
-        if name in self.way:
+        if name in self.way or least >= 0 and self.late(op, domain):
             return
         if least >= 0 and self.stages[least : least + 1] and self.stages[least].root:
             least += self.length(op) > LONG
@@ -175,6 +175,17 @@ class Planner:
             self.home[name] = self.index
         elif not domain:
             self.scalars.append(op)
+
+    def late(self, op: Op, domain: Axes) -> bool:
+        """Whether a value is computed where it is used, in a stage that is there for something else: `mul(O, alpha)`, say,
+        where the products are that are added to it."""
+        name = op.result.name
+        if not isinstance(op, Map) or op.fn not in CHEAP or name in self.escaping:
+            return False
+        users = [y for y in self.ops if name in operands(y)]
+        alike = [y for y in users if isinstance(y, Map) and set(y.result.type.axes) == set(domain)]
+        stages = (self.stages[self.home[x]] for x in self.leaves(operands(op)))
+        return len(users) == len(alike) == 1 and all(set(s.domain) != set(domain) for s in stages)
 
     def length(self, op: Op) -> int:
         """The instructions from contractions to the value of an op, of those that are needed at each of its points."""
