@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from tilec.backends.cpu.parts import shape
 from tilec.dataflow import needed
+from tilec.dtypes import kind
 from tilec.ir import (
     Cast,
     Contract,
@@ -169,7 +171,7 @@ class Planner:
         if name in self.way or least >= 0 and self.late(op, domain):
             return
         if least >= 0 and self.stages[least : least + 1] and self.stages[least].root:
-            least += self.length(op) > LONG
+            least += self.long(op)
         if least >= 0:
             self.join(domain, least)
             self.home[name] = self.index
@@ -180,12 +182,23 @@ class Planner:
         """Whether a value is computed where it is used, in a stage that is there for something else: `mul(O, alpha)`, say,
         where the products are that are added to it."""
         name = op.result.name
-        if not isinstance(op, Map) or op.fn not in CHEAP or name in self.escaping:
+        if not _is_float(op) or op.fn not in CHEAP or name in self.escaping:
             return False
         users = [y for y in self.ops if name in operands(y)]
         alike = [y for y in users if isinstance(y, Map) and set(y.result.type.axes) == set(domain)]
         stages = (self.stages[self.home[x]] for x in self.leaves(operands(op)))
         return len(users) == len(alike) == 1 and all(set(s.domain) != set(domain) for s in stages)
+
+    def long(self, op: Op) -> bool:
+        """Whether an op is in a loop of its own behind a contraction: with all that is long there, what is slow and leads
+        to it."""
+        if self.length(op) > LONG:
+            return True
+        if not _is_float(op) or op.fn in CHEAP:
+            return False
+        name, whole = op.result.name, set(op.result.type.axes)
+        users = [x for x in self.ops if isinstance(x, Map) and name in x.args]
+        return any(self.long(x) for x in users if set(x.result.type.axes) == whole)
 
     def length(self, op: Op) -> int:
         """The instructions from contractions to the value of an op, of those that are needed at each of its points."""
@@ -362,6 +375,11 @@ class Planner:
             for x in stored - self.escaping
             if self.home[x] in panels and {step[n] for n in users[x]} <= {step[self.home[x]]}
         }
+
+
+def _is_float(op: Op) -> TypeGuard[Map]:
+    """Whether an op is a function that gives floats: masks have ways of their own."""
+    return isinstance(op, Map) and kind(op.result.type.dtype) == "float"
 
 
 def _union(parts: Iterable[Axes]) -> Axes:
