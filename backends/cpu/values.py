@@ -95,4 +95,4 @@ def undefined(t: Any) -> Value:
 
 def mangle(t: Any) -> str:
     """The suffix of an intrinsic's name for a type."""
-    return f"v{t.count}{_NAMES[t.element]}" if t.count else _NAMES[t]
+    return f"v{t.count}{_NAMES[t.element]}" if t.count else _NAMES.get(t, t.text)
