@@ -113,6 +113,97 @@ def int8(b: int, m: int, n: int) -> Run:
     return Run("int8_cache", f"B={b} M={m} N={n}", make, max(size / BYTES, products))
 
 
+def nsa(b: int, n: int, blocks: int) -> Run:
+    """Blocks of 16 keys before each query, drawn by chance, that 16 of 64 heads share."""
+    shape = Shape(b, 64, n, n, 128, 4, 16 * blocks / n)
+
+    def make() -> list[Any]:
+        import torch
+
+        present = torch.arange(n, device="cuda").view(1, 1, n, 1) // 16 + 1
+        chosen = torch.rand(b, 4, n, blocks, device="cuda") * present
+        return [*shape.arrays(), chosen.int()]
+
+    return Run("nsa", f"B={b} N={n} T={blocks}", make, shape.least)
+
+
+def bigbird(n: int) -> Run:
+    """Each block of 16 sees 8 others."""
+    shape = Shape(m=n, n=n, part=8 * 16 / n)
+    blocks = n // 16
+    return plain("bigbird", shape, lambda: integers(16, blocks, 3, high=blocks))
+
+
+def natten(side: int) -> Run:
+    """An image as a square; the part counts the rows of a neighbourhood, whole."""
+    shape = Shape(2, 8, side**2, side**2, 64, 8, 7 / side)
+    return Run("natten2d", f"{side}x{side} D=64", lambda: [*shape.arrays(), side, 7], shape.least)
+
+
+def t5() -> Run:
+    """A bias from a table of 32."""
+    shape = Shape(m=4096, n=4096, d=64)
+    return plain("t5", shape, lambda: floats(32, 16, dtype="float32"))
+
+
+def swin(windows: int) -> Run:
+    """Windows of 49 tokens."""
+    shape = Shape(windows, 6, 49, 49, 32, 6)
+    return plain("swin", shape, lambda: floats(169, 6, dtype="float32"))
+
+
+def sparse(m: int, n: int, chosen: int, width: int) -> Run:
+    """Latent attention of 128 heads over keys that each query has chosen."""
+    pairs = 128 * m * chosen
+    size = 2 * (128 * m + n) * (width + 64) + 2 * 128 * m * width + 4 * m * chosen
+
+    def make() -> list[Any]:
+        queries = [floats(1, 128, m, width), floats(1, 128, m, 64)]
+        keys = [floats(1, n, width), floats(1, n, 64)]
+        return [*queries, *keys, integers(1, m, chosen, high=n)]
+
+    products = 2 * pairs * (2 * width + 64) / FLOPS
+    return Run("mla_sparse", f"M={m} N={n} C={width}", make, max(size / BYTES, products))
+
+
+def merge(s: int, b: int, h: int, m: int) -> Run:
+    """Parts of a decoding, of 128 columns, put together."""
+    size = 2 * b * h * m * 128 * (s + 1) + 4 * b * h * m * (s + 1)
+
+    def make() -> list[Any]:
+        return [floats(s, b, h, m, 128), floats(s, b, h, m, dtype="float32")]
+
+    return Run("merge", f"S={s} B={b} H={h} M={m} E=128", make, size / BYTES)
+
+
+def pair_bias(b: int, h: int, n: int, d: int = 64) -> Run:
+    """A bias in f32 for each pair of residues; all batches share it."""
+    size = 2 * 5 * b * h * n * d + 4 * h * n * n + 4 * b * n
+
+    def make() -> list[Any]:
+        rows = [floats(b, h, n, d) for _ in range(4)]
+        keep = (floats(b, n, dtype="float32") > -1).float()
+        return [*rows, floats(h, n, n, dtype="float32"), keep]
+
+    least = max(size / BYTES, 4 * b * h * n * n * d / FLOPS)
+    return Run("pair_bias", f"B={b} H={h} N={n} D={d}", make, least)
+
+
+def differential(n: int) -> Run:
+    """Two scores of 64, values of 128; one product more than plain attention."""
+    rows = (2, 16, n, 64)
+    products = 2 * 32 * n * n * (64 + 64 + 128) / FLOPS
+
+    def make() -> list[Any]:
+        return [
+            *(floats(*rows) for _ in range(4)),
+            floats(2, 16, n, 128),
+            floats(16, dtype="float32"),
+        ]
+
+    return Run("differential", f"B=2 H=16 N={n} D=64 E=128", make, products)
+
+
 def documents(count: int, n: int) -> Any:
     """Which of so many documents of one length each position belongs to."""
     import torch
@@ -141,10 +232,21 @@ def runs() -> list[Run]:
         plain("document", apart, lambda: documents(12, 8192).expand(2, 8192).contiguous()),
         plain("qk_norm", normed, *2 * [lambda: floats(128, dtype="float32").abs()]),
         plain("dropout", square),
+        plain("sigmoid", half),
+        plain("variance", Shape(part=1.5)),
+        differential(8192),
+        merge(8, 4, 32, 4096),
+        *(pair_bias(b, 16, 2048) for b in (1, 4)),
         plain("watched", Shape(n=4096, m=4096, d=64)),
         *(int8(2, m, n) for m, n in ((8192, 8192), (1, 65536), (16, 65536))),
         *(paged(b, m, n) for b, m, n in ((32, 1, 8192), (32, 4, 8192), (4, 1, 65536))),
         paged(4, 2048, 8192),
+        nsa(1, 8192, 16),
+        bigbird(8192),
+        natten(64),
+        t5(),
+        swin(4096),
+        *(sparse(1024, 8192, 2048, c) for c in (256, 512)),
     ]
 
 

@@ -146,7 +146,7 @@ class _Loop:
 
     def pruned(self) -> list[Op]:
         """The loop in up to three parts, after the ops that compute where they begin and end."""
-        live = Live(self.op, self.known, self.summaries.source.values)
+        live = Live(self.op, self.known, self.summaries.defined)
         counts = live.condition()
         parts = [c for name, alive in live.conditions for c in self.parts_of(name, alive)]
         conditions = [c for c in dict.fromkeys(parts) if self.holds(c) is not False]

@@ -40,7 +40,7 @@ from tilec.ir import (
     regions,
     walk,
 )
-from tilec.passes.place import budget
+from tilec.passes.place import budget, once
 from tilec.passes.twins import twins
 from tilec.renaming import fresh, used_names
 from tilec.target import CPU, Target
@@ -67,7 +67,8 @@ def tile(kernel: Kernel, options: Options = Options()) -> Kernel:
     while True:
         tiled = _Tiler(kernel, options, rows, columns).kernel()
         cache = options.target.cache
-        held = max((f.total for f in budget(tiled) if f is not None), default=0)
+        read = once(tiled) if options.target.once else frozenset[str]()
+        held = max((f.total for f in budget(tiled, read) if f is not None), default=0)
         if cache is None or held <= cache or rows == columns == SMALLEST:
             return tiled
         if columns >= rows:

@@ -278,7 +278,7 @@ def test_traffic(tile):
 def test_traffic_prints_tables(tile):
     status, out, _ = tile("traffic", "causal.tile", "--measure", "--after", "contract")
     assert status == 0
-    assert out.count("counted") == out.count("equal") == 12
+    assert out.count("counted") == out.count("equal") == 14
     for words in (
         "roofs: memory",
         "compulsory",

@@ -20,7 +20,13 @@ GQA = """kernel f(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E], slope: f32[H]) 
 MQA = """kernel f(Q[B, H, M, D], K[B, N, D]) -> O[b, h, i, d]:
     O = sum[j](softmax[j](sum[d](Q[b, h, i, d] * K[b, j, d])) * K[b, j, d])
 """
-SIZES = {"B": 2, "H": 8, "HK": 2, "M": 1, "N": 50, "D": 5, "E": 3}
+APART = """kernel f(Q[B, H, M, D], K[B, HK, N, D], pick: i32[B, HK, M, T]) -> O[b, h, i, d]:
+    g = h // (H // HK)
+    k = pick[b, g, i, t]
+    S = sum[d](Q[b, h, i, d] * K[b, g, k, d])
+    O = sum[t](softmax[t](S if k >= 0 else -inf) * K[b, g, k, d])
+"""
+SIZES = {"T": 9, "B": 2, "H": 8, "HK": 2, "M": 1, "N": 50, "D": 5, "E": 3}
 
 
 def online(text: str) -> Kernel:
@@ -47,6 +53,9 @@ def extents(text: str, **sizes: int) -> dict[str, int] | None:
         (GQA.format(g="h % HK"), {}, {"i": 1, "j": 1024}),
         (MQA, {}, {"h": 8, "i": 1, "j": 1024}),
         (MQA, {"H": 256}, {"h": 128, "i": 1}),
+        (APART, {"M": 100}, {"h": 4, "i": 1, "t": 1024}),
+        (APART, {"M": 100, "H": 64}, {"h": 32, "i": 1}),
+        (APART, {"M": 100, "HK": 8}, None),
     ],
 )
 def test_the_rows(text: str, sizes: dict[str, int], want: dict[str, int] | None) -> None:

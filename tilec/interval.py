@@ -222,6 +222,8 @@ class Intervals(Sums):
         """(whether the index is the same everywhere, the element at its least value); None where it surely moves."""
         if any(name in self.windows for x in op.index for name, _ in self.linear(x).terms):
             return None
+        if any(self._steps_inside(x) for x in op.index):
+            return None
         ends = [self.interval(x) for x in op.index]
         if any(i.lo is None or i.hi is None for i in ends):
             return None
@@ -265,6 +267,8 @@ class Intervals(Sums):
         sampled = self._sampled(x)
         if sampled is None:
             return self._composed(x)
+        if all(isinstance(s, int) for s in self._steps(x) or ()):
+            return sampled  # which is all there is to know
         samples, self.samples = self.samples, None  # not the parts of it once more
         composed = self._composed(x)
         self.samples = samples
@@ -314,6 +318,14 @@ class Intervals(Sums):
                 return None if None in parts else {s for p in parts if p is not None for s in p}
             case _:
                 return None
+
+    def _steps_inside(self, x: Operand) -> bool:
+        """Whether a value moves in steps that are shorter than each of its windows."""
+        steps = self._steps(x) or set[Operand]()
+        windows = [self.emit.tiles.get(a) for a in self.nature(x).axes]
+        return bool(steps and windows) and all(
+            isinstance(s, int) and n is not None and s < n for s in steps for n in windows
+        )
 
     def _composed(self, x: str) -> Truth:
         """A condition from its parts."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
+from tilec.defined import Defined
 from tilec.dtypes import kind
 from tilec.functions import VANISHING
 from tilec.interval import Formula
@@ -77,10 +78,9 @@ class Live:
     `conditions` are those that decide it, in order of appearance, each with the answer that keeps an element alive.
     """
 
-    def __init__(
-        self, loop: For, definitions: Mapping[str, Op], values: Mapping[str, Value]
-    ) -> None:
-        self.loop, self.definitions, self.values = loop, definitions, values
+    def __init__(self, loop: For, definitions: Mapping[str, Op], defined: Defined) -> None:
+        self.loop, self.definitions, self.defined = loop, definitions, defined
+        self.values: Mapping[str, Value] = defined.kernel.values
         self.conditions: list[tuple[str, bool]] = []
         self._dead: dict[tuple[str, Identity], Formula] = {}
 
@@ -208,7 +208,7 @@ class Live:
             case Cast(x=a):
                 return self._harmless(a)
             case _:
-                return False
+                return self.defined.holds(x)
 
     # ---- the carried values
 

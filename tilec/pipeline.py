@@ -22,18 +22,19 @@ from tilec.errors import ArgumentError
 from tilec.ir import Kernel
 from tilec.target import CPU, CUDA, REFERENCE, Target
 
-TENSOR = ("expand", "simplify", "exp2", "contract", "fuse", "online")
+TENSOR = ("expand", "simplify", "exp2", "contract", "flatten", "fuse", "online")
 """Passes over whole tensors. `exp2` looks for the maxima that `expand` leaves; `online` needs the groups of `fuse`."""
 
-TILE = ("specialise", "tile", "steady", "prune", "place")
+TILE = ("specialise", "unroll", "tile", "steady", "prune", "place")
 """From groups to tiles. `specialise` needs the streamed axes of `online`, `steady` and `prune` the windows of `tile`."""
 
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
-PASSES = (*TENSOR, TILE[0], "fold", *TILE[1:-1], "stage", "relax", "split", TILE[-1])
-"""Every pass, in order. Not in the default pipeline: `stage` and `relax`, which the emitter `hopper` runs, and `fold` and
-`split`, for few rows."""
+LATE = ("phases", "stage", "survey", "relax", "split")
+PASSES = (*TENSOR, *TILE[:2], "fold", *TILE[2:-1], *LATE, TILE[-1])
+"""Every pass, in order. Not in the default pipeline: `phases` to `relax`, which the emitter `hopper` runs, and
+`fold` and `split`, for few rows."""
 
 
 @dataclass(frozen=True)

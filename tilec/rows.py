@@ -1,10 +1,11 @@
 """Which axis lies in the rows of a tile, where the usual one has few positions: query heads that share their keys.
 
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
-same keys, `K[b, h // 4, j, d]`, can be the rows instead. It takes numbers for the dimensions that say how many share; the
-pass `steady` then sees that the keys of a tile are the same for all its rows. A tile of few rows may be longer along the
-keys. With a few queries per sequence heads and positions are one axis, where a target has code for it (`passes/fold.py`):
-where half as many tiles read the keys then. Of many rows, a tile may have more than usual, or fewer (`heights`).
+same keys, `K[b, h // 4, j, d]`, can be the rows instead; so they can where each query looks up keys of its own, which no
+other query needs. It takes numbers for the dimensions that say how many share; the pass `steady` then sees that the keys of
+a tile are the same for all its rows. A tile of few rows may be longer along the keys. With a few queries per sequence heads
+and positions are one axis, where a target has code for it (`passes/fold.py`): where half as many tiles read the keys then.
+Of many rows, a tile may have more than usual, or fewer (`heights`).
 """
 
 from __future__ import annotations
@@ -89,17 +90,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams;
-    `foldable`: whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
+    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams; `apart`: whether each
+    of the usual rows has keys of its own; `foldable`: whether nothing that is streamed is looked up by row, and no axis of
+    the grid is reduced."""
 
     usual: str | None
     streamed: tuple[str, ...]
     others: tuple[Candidate, ...]
+    apart: bool
     foldable: bool
 
     def rows(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
         """The rows for some sizes and scalar arguments."""
-        if self.usual is None or int(evaluate(kernel.extents[self.usual], sizes)) != 1:
+        if self.usual is None:
+            return None
+        if not self.apart and int(evaluate(kernel.extents[self.usual], sizes)) != 1:
             return None
         length, axis, dims = 1, self.usual, tuple[str, ...]()
         for c in self.others:
@@ -108,7 +113,7 @@ class Candidates:
                 length, axis, dims = longer, c.axis, c.dims
         narrow = target.narrow if len(self.streamed) == 1 else None
         columns = dict.fromkeys(self.streamed, narrow) if narrow else {}
-        if length == 1 and not columns:
+        if length == 1 and (self.apart or not columns):
             return None
         extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
@@ -179,7 +184,19 @@ class _Finder:
 
     def candidates(self) -> Candidates:
         others = tuple(self.candidate(a) for a in self.group.axes if a != self.usual)
-        return Candidates(self.usual, tuple(sorted(self.streamed)), others, self.foldable())
+        streamed = tuple(sorted(self.streamed))
+        return Candidates(self.usual, streamed, others, self.apart(), self.foldable())
+
+    def loads(self) -> list[Load]:
+        """What is looked up along the streamed axes."""
+        ops = (x for f in self.streams for x in walk(f.body))
+        return [x for x in ops if isinstance(x, Load) and self.streamed & set(x.result.type.axes)]
+
+    def apart(self) -> bool:
+        """Whether the largest operands that are streamed are looked up by row."""
+        most = max((len(x.result.type.axes) for x in self.loads()), default=0)
+        axes = [x.result.type.axes for x in self.loads() if len(x.result.type.axes) == most]
+        return bool(axes) and all(self.usual in a for a in axes)
 
     def foldable(self) -> bool:
         body = tuple(walk(self.group.body))
@@ -192,9 +209,8 @@ class _Finder:
     def candidate(self, axis: str) -> Candidate:
         dims: list[str] = []
         shared: list[Scalar] = []
-        for op in (x for f in self.streams for x in walk(f.body)):
-            axes = set(op.result.type.axes) if isinstance(op, Load) else set[str]()
-            if isinstance(op, Load) and self.streamed & axes and self.usual not in axes:
+        for op in self.loads():
+            if self.apart() or self.usual not in op.result.type.axes:
                 shared += self.groups(op.index, axis, dims)
         by, extent = tuple(dict.fromkeys(shared)), self.kernel.extents[axis]
         lengths = [d for d in scalar.names(extent) if d in self.kernel.dims]

@@ -6,9 +6,11 @@ where it would have looked at 64.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from tilec.defined import Defined
 from tilec.dtypes import kind
 from tilec.folding import FoldingBuilder
 from tilec.ir import (
@@ -54,6 +56,11 @@ class Summaries:
         self._made: dict[Hashable, Summary | None] = {}
         self._placed: set[str] = set()
         self._samples: dict[tuple[str, int], str] = {}
+
+    @functools.cached_property
+    def defined(self) -> Defined:
+        """What is known of the kernel's values."""
+        return Defined(self.source)
 
     @property
     def kernel(self) -> Kernel:

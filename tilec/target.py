@@ -15,7 +15,8 @@ class Target:
     an error. `narrow`: the columns of a tile that has no more rows than `lanes`. `near`: bytes of a window of one
     streamed operand, in the type of the arithmetic, that a core has next to it; the default columns are halved once
     where that makes it fit. `heights`: other rows that a tile may have. `memory`: bytes of the tiles of all workers. `fold`:
-    the rows of a tile in which heads and positions may lie together.
+    the rows of a tile in which heads and positions may lie together. `once`: whether a factor that meets one other is read
+    where it lies.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Target:
     heights: tuple[int, ...] = ()
     memory: int | None = None
     fold: int | None = None
+    once: bool = False
 
     def among(self, workers: int) -> Target:
         """The target as each of so many workers sees it: what is theirs together limits the tiles of each."""
@@ -56,4 +58,6 @@ CPU = Target(
     memory=15 << 20,
 )
 REFERENCE = Target("reference", lanes=1, rows=128, columns=128, elements=1024)
-CUDA = Target("cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10, fold=64)
+CUDA = Target(
+    "cuda", lanes=32, rows=64, columns=64, elements=1024, cache=96 << 10, fold=64, once=True
+)

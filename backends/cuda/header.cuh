@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #define DEVICE static inline
+#define METHOD inline
 #define GLOBAL extern "C" void
 #define BOUNDS(threads)
 #define each_thread for (int thread = tl::first; thread >= 0 && thread < THREADS; thread += tl::step)
@@ -15,6 +16,7 @@
 #define ROLLED
 #else
 #define DEVICE static __device__ __forceinline__
+#define METHOD __device__ __forceinline__
 #define GLOBAL extern "C" __global__ void
 #define BOUNDS(threads) __launch_bounds__(threads, 2)
 #define each_thread if (const int thread = threadIdx.x; true)
@@ -288,11 +290,21 @@ template <class T> DEVICE T silu(T x) { return x / (T(1) + exp(-x)); }
 template <class T> DEVICE T relu(T x) { return x > T(0) || is_nan(x) ? x : T(0); }
 template <class T> DEVICE bool isfinite(T x) { return abs(x) < infinity(T(0)); }
 
+// all 64 bits of a product. As `(u64)x * y` with a literal it is compiled to one instruction more
+DEVICE u64 product_of(u32 x, u32 y) {
+#ifdef TILEC_HOST
+  return (u64)x * y;
+#else
+  u64 z;
+  asm("mul.wide.u32 %0, %1, %2;" : "=l"(z) : "r"(x), "r"(y));
+  return z;
+#endif
+}
 // Philox 4x32-10: a float in [0, 1) from integers
 DEVICE double uniform(i64 seed, i64 w0 = 0, i64 w1 = 0, i64 w2 = 0, i64 w3 = 0) {
   u32 k0 = (u32)seed, k1 = (u32)((u64)seed >> 32), c0 = (u32)w0, c1 = (u32)w1, c2 = (u32)w2, c3 = (u32)w3;
   UNROLL for (int step = 0; step < 10; ++step) {
-    const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    const u64 p0 = product_of(c0, 0xD2511F53u), p1 = product_of(c2, 0xCD9E8D57u);
     c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
     c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
     c1 = (u32)p1;
@@ -378,6 +390,18 @@ template <class... S> DEVICE bool in_pieces(const void* base, int size, i64 last
   return last == 1 && all % 16 == 0;
 }
 struct alignas(16) Piece { u32 words[4]; };
+
+// `N` adjacent elements that one thread reads; `whole`: 16 bytes at a time, if they are that many
+template <class T, int N> struct Row {
+  alignas(16) T x[N];
+  METHOD void load(const T* from, i64 stride, bool whole) {
+    if (whole && N * sizeof(T) % 16 == 0) {
+      UNROLL for (int k = 0; k < (int)(N * sizeof(T) / 16); ++k) ((Piece*)x)[k] = ((const Piece*)from)[k];
+    } else {
+      UNROLL for (int k = 0; k < N; ++k) x[k] = from[k * stride];
+    }
+  }
+};
 
 // whether an index is in range
 DEVICE bool inside(i64 x, i64 n) { return (u64)x < (u64)n; }

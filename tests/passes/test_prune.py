@@ -335,3 +335,18 @@ def test_a_condition_made_of_a_reduction_over_the_axis_that_is_streamed() -> Non
     for absent in (2, 9):
         arrays = np.full(3, absent, np.int8), np.arange(5.0)
         np.testing.assert_array_equal(kernel(*arrays), kernel.reference(*arrays))
+
+
+def test_weights_whose_reference_is_loaded_are_skipped_where_they_are_masked():
+    """The mean weight of each key: the second grid streams the rows, whose references are never NaN."""
+    program = parse("""
+kernel watched(Q[M, D], K[N, D]) -> W[j]:
+    W = mean[i](softmax[j](sum[d](Q[i, d] * K[j, d]) if j <= i else -inf))
+""")
+    check(program)
+    whole = lower(program, "watched", dict.fromkeys("QK", "f32"))
+    steps = "specialise:D=2,tile:i=8:j=8,prune,place"
+    kernel = pipeline.run(pipeline.run(whole, pipeline.tensor_pipeline()), pipeline.parse(steps))
+    loops = [op for op in walk(kernel.body) if isinstance(op, For) and op.axis == "i"]
+    assert loops
+    assert all(f.start is not None for f in loops)

@@ -104,6 +104,7 @@ class Analysis:
         self.conditions: list[str] = []
         self.words: dict[object, str] = {}  # those that are there at this place, by what they say
         self.given: dict[str, str] = {}  # words of the columns that count, by masked value
+        self.fetched: dict[str, str] = {}  # arrays of elements that were asked for, by load
         self.keep = self._kept()
         self.heavy = any(isinstance(op, Map) and op.fn in HEAVY for op in walk(block.middle))
         self.late = [n for n in self.keep if self.rough and self._bends(n)]

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tilec.passes.fold import Options as Fold
     from tilec.passes.split import Options
 
+SHORT = 64
+"""The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
 """How many tilings are kept, for the next schedule of the same kernel."""
 
@@ -111,7 +113,9 @@ def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = 
 @functools.lru_cache(KEPT)
 def _specialised(kernel: Kernel, fixed: tuple[tuple[str, int], ...]) -> Kernel:
     specialise = module("specialise")
-    return specialise.specialise(kernel, specialise.Options(sizes=dict(fixed)))
+    return module("unroll").unroll(
+        specialise.specialise(kernel, specialise.Options(sizes=dict(fixed)))
+    )
 
 
 def steps(
@@ -128,11 +132,14 @@ def steps(
     folded = (Step("fold", packed.fold),) if packed and packed.fold else ()
     return (
         step("specialise", sizes=fixed),
+        step("unroll"),
         *folded,
         step("tile", extents=packed.extents if packed else {}, target=_target(schedule)),
         step("steady"),
         step("prune", apart=schedule.apart),
+        step("phases"),
         step("stage", all=schedule.high),
+        step("survey"),
         *(step(name) for name in names),
         *cut,
         step("place"),
@@ -207,14 +214,17 @@ def _tiled(
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
     from tilec.passes import prune, stage
+    from tilec.passes.phases import phases
     from tilec.passes.place import place
     from tilec.passes.relax import relax
     from tilec.passes.split import split
     from tilec.passes.steady import steady
+    from tilec.passes.survey import survey
     from tilec.passes.tile import Options, tile
 
     kernel = steady(tile(kernel, Options(dict(extents), target)))
-    kernel = stage.stage(prune.prune(kernel, prune.Options(apart)), stage.Options(high))
+    kernel = phases(prune.prune(kernel, prune.Options(apart)))
+    kernel = survey(stage.stage(kernel, stage.Options(high)))
     kernel = relax(kernel) if stale else kernel
     return place(split(kernel, cut) if cut else kernel)
 
@@ -251,6 +261,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     whole = s.loops[0].tile is None
     if whole:
         schedule = replace(schedule, columns=s.columns)
+    elif s.surveyed:
+        schedule = replace(schedule, columns=min(SHORT, schedule.columns))
     computed = _computed(s)
     if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
         schedule = narrow(width, length, uneven(s))

@@ -45,25 +45,42 @@ class Computing(Elements):
 
     def write(self, to: str, origin: str, full: str | None = None) -> None:
         """The tile whose first row is `origin`, to an address in shared memory. `crew` is the warp's place among them.
-        `full`: the barrier that waits for copies; without one they are waited for here. Its rows were looked up."""
+        Its rows were looked up. Each thread arrives at the barrier `full` where pieces may be copied; without one they are
+        waited for here."""
         out, t = self.out, self.tile
         with out.block(""):
             out.add(f"const u32 tile_place = {to};{self.scope.comment(t.ops[-1])}")
             test = " && ".join(dict.fromkeys(map(self.dense, self.adjacent)))
             if not test or t.width % PIECE:
-                self.loop(origin, False)
+                self.all_elements(origin, full)
                 return
             with out.block(f"if ({test})", "} else {"):
                 if self.places:
                     self.copies(full)
-                elif self.staged:
-                    self.staged_loop(origin)
                 else:
-                    self.loop(origin, True)
+                    self.all_pieces(origin, full)
             out.depth += 1
-            self.loop(origin, False)
+            self.all_elements(origin, full)
             out.depth -= 1
             out.add("}")
+
+    def all_pieces(self, origin: str, full: str | None) -> None:
+        """The loop over pieces that are loaded as a whole."""
+        if self.staged:
+            self.staged_loop(origin)
+        else:
+            self.loop(origin, True)
+        self.tell(full)
+
+    def all_elements(self, origin: str, full: str | None) -> None:
+        """The loop over elements."""
+        self.loop(origin, False)
+        self.tell(full)
+
+    def tell(self, full: str | None) -> None:
+        """Says that a thread has written its part of a tile that may be copied by others."""
+        if full is not None and self.tile.copied:
+            self.out.add(f"arrive({full});")
 
     # ---- copies
 

@@ -14,6 +14,7 @@ from tilec.backends.cuda.hopper.alike import Alike, alike, counting
 from tilec.backends.cuda.hopper.bulk import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
+from tilec.backends.cuda.hopper.pairs import fetched, pairs
 from tilec.backends.cuda.hopper.plan import Plan, padded
 from tilec.backends.cuda.hopper.products import Products
 from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
@@ -21,6 +22,7 @@ from tilec.backends.cuda.hopper.steps import (
     Acquire,
     Advance,
     Compute,
+    Fetch,
     First,
     Hear,
     Issue,
@@ -51,6 +53,7 @@ class _Kernel(Products):
     """Writes the whole text, and the computing warpgroups."""
 
     def source(self) -> Source:
+        self.asked: dict[int, dict[str, str]] = {}
         body = self.out
         body.depth = 1
         self.set_up()
@@ -238,6 +241,8 @@ class _Kernel(Products):
                 out.add(
                     f"named_arrive(1 + (w + 1 == {self.schedule.warpgroups} ? 0 : w + 1), 256);"
                 )
+            case Fetch():
+                self.asked[step.block] = self.fetch(step.block)
             case Compute():
                 self.compute(step)
             case First():
@@ -363,6 +368,13 @@ class _Kernel(Products):
         ragged = block.loop.ragged
         return BlockEmitter(self.scope, block, self.registers, ragged, first, self.schedule.guess)
 
+    def fetch(self, k: int) -> dict[str, str]:
+        """Asks for what the present window needs of rows and positions; gives the arrays that it comes to."""
+        block = self.s.blocks[k]
+        ragged = block.loop.ragged
+        self.scope.whole = not ragged
+        return {op.result.name: fetched(self.scope, op, ragged) for op in pairs(self.s, block)}
+
     def compute(self, step: Compute, given: Mapping[str, str] = MappingProxyType({})) -> None:
         """The ops between heads and tails. `given`: the words of masks."""
         before, after = split(self.s.blocks[step.block])
@@ -370,6 +382,8 @@ class _Kernel(Products):
             self.saved = dict(self.scope.values)
             self.emitter = self.emitting(step.block, step.first)
             self.emitter.given.update(given)
+            asked = self.asked.pop(step.block, None)
+            self.emitter.fetched.update(self.fetch(step.block) if asked is None else asked)
         if step.part in ("before", "all"):
             for x in self.plan.labels:
                 stage = f"{self.labels_at(f'{RING}_ahead')} + {x.offset}"

@@ -203,12 +203,14 @@ DEVICE float whole_power(float x, float exponent, int n) {
   const float y = exp2_(exponent);
   return n == 0 ? 1.f : x < 0.f && (n & 1) ? -y : y;
 }
-// Philox 4x32-10: a float in [0, 1) from integers
-DEVICE float uniform(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
+// all 64 bits of a product. As `(u64)a * b` with a literal it is compiled to one instruction more
+DEVICE u64 product_of(u32 a, u32 b) { u64 x; asm("mul.wide.u32 %0, %1, %2;" : "=l"(x) : "r"(a), "r"(b)); return x; }
+// Philox 4x32-10: 24 random bits from integers; a float in [0, 1)
+DEVICE u32 random_word(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
   u32 k0 = (u32)seed, k1 = (u32)((u64)seed >> 32);
 #pragma unroll
   for (int step = 0; step < 10; step++) {
-    const u64 p0 = (u64)0xD2511F53u * c0, p1 = (u64)0xCD9E8D57u * c2;
+    const u64 p0 = product_of(c0, 0xD2511F53u), p1 = product_of(c2, 0xCD9E8D57u);
     c0 = (u32)(p1 >> 32) ^ c1 ^ k0;
     c2 = (u32)(p0 >> 32) ^ c3 ^ k1;
     c1 = (u32)p1;
@@ -216,7 +218,13 @@ DEVICE float uniform(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return (float)(c0 >> 8) * 5.9604644775390625e-8f;
+  return c0 >> 8;
+}
+template<class... W> DEVICE float uniform(i64 seed, W... words) { return (float)random_word(seed, words...) * 5.9604644775390625e-8f; }
+// the least word whose float is x or more (`UP`: more than x); of a NaN `none`
+template<bool UP> DEVICE u32 word_from(float x, u32 none) {
+  const float y = x * 16777216.f, least = UP ? floorf(y) + 1.f : ceilf(y);
+  return x != x ? none : least <= 0.f ? 0u : least >= 16777216.f ? 16777216u : (u32)least;
 }
 template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
 template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
@@ -244,6 +252,55 @@ DEVICE u32 bits_together(u32 x) {
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
 // of a position, by any number: beyond all positions it does not matter for the quotient how far
 DEVICE i64 position_mod(int a, i64 n) { return ((i64)a - (i64)floor_div<int>(a, narrow(n)) * n) & -(i64)(n != 0); }
+
+// ---- elements of tensors that are asked for early: two adjacent ones, or one, of which nothing is read where `there` is not
+
+DEVICE void two_of(const float* p, bool there, float& x, float& y) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.global.nc.v2.f32 {%0, %1}, [%2];\n}" : "+f"(x), "+f"(y) : "l"(p), "r"((int)there));
+}
+DEVICE void one_of(const float* p, bool there, float& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.f32 %0, [%1];\n}" : "+f"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void two_of(const u16* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u32 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void one_of(const u16* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u16 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void two_of(const unsigned char* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u16 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+DEVICE void one_of(const unsigned char* p, bool there, u32& x) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.global.nc.u8 %0, [%1];\n}" : "+r"(x) : "l"(p), "r"((int)there));
+}
+template<class T> DEVICE bool side_by_side(const T* const (&at)[2], i64 stride) {
+  return stride == 1 && (((u64)at[0] | (u64)at[1]) & (2 * sizeof(T) - 1)) == 0;
+}
+// a thread's elements of two rows in `BLOCKS` blocks of 8 columns, of which it has two; those before `rest` count
+template<int BLOCKS> DEVICE void pairs_of(float (&x)[4 * BLOCKS], const float* const (&at)[2], const bool (&there)[2], i64 stride, int rest) {
+  _Pragma("unroll") for (int k = 0; k < 4 * BLOCKS; k++) x[k] = 0.f;
+  if (side_by_side(at, stride) && rest >= 8 * BLOCKS) {
+    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS two_of(at[r] + 8 * c, there[r], x[4 * c + 2 * r], x[4 * c + 2 * r + 1]);
+  } else {
+    _Pragma("unroll") for (int k = 0; k < 4 * BLOCKS; k++) {
+      const int r = k >> 1 & 1, column = 2 * (k & ~3) + (k & 1);
+      one_of(at[r] + column * stride, there[r] && column < rest, x[k]);
+    }
+  }
+}
+template<int BLOCKS, class T> DEVICE void pairs_of(u32 (&x)[2 * BLOCKS], const T* const (&at)[2], const bool (&there)[2], i64 stride, int rest) {
+  _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS; k++) x[k] = 0;
+  if (side_by_side(at, stride) && rest >= 8 * BLOCKS) {
+    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS two_of(at[r] + 8 * c, there[r], x[2 * c + r]);
+  } else {
+    _Pragma("unroll") for (int c = 0; c < BLOCKS; c++) ROWS {
+      u32 low = 0, high = 0;
+      one_of(at[r] + 8 * c * stride, there[r] && 8 * c < rest, low);
+      one_of(at[r] + (8 * c + 1) * stride, there[r] && 8 * c + 1 < rest, high);
+      x[2 * c + r] = low | high << 8 * sizeof(T);
+    }
+  }
+}
 
 // ---- pieces of tiles that the loading warps compute: 8 adjacent columns of a row
 
@@ -297,8 +354,8 @@ template<class T> DEVICE Piece<T> staged_piece(u32 a) {
   }
   return x;
 }
-// a barrier is told when the pieces have arrived that this thread copies; it counts one arrival more until then
-DEVICE void copies_arrive(u32 b) { asm volatile("cp.async.mbarrier.arrive.shared::cta.b64 [%0];" :: "r"(b) : "memory"); }
+// this thread arrives at a barrier when the pieces that it copies have
+DEVICE void copies_arrive(u32 b) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(b) : "memory"); }
 DEVICE void copied_for_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE void pieces_copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 DEVICE i64 all_bits(i64 a) { return a; }

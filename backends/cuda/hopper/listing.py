@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.plan import Loader, Plan
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
     Advance,
     Compute,
+    Fetch,
     First,
     Hear,
     Issue,
@@ -72,6 +74,9 @@ def _show(plan: Plan, step: Step) -> list[str]:
             return ["if there is a next tile", *("  " + x for x in inner)]
         case Leave():
             return ["the outputs leave"]
+        case Fetch():
+            found = pairs(plan.structure, plan.structure.blocks[step.block])
+            return [f"ask for {', '.join(op.tensor for op in found)}"]
         case Compute():
             return [f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"]
         case Issue():

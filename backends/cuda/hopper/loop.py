@@ -15,6 +15,7 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
 )
+from tilec.backends.cuda.hopper.pairs import element
 from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log, same_quotient
 from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
@@ -275,6 +276,8 @@ class FragmentLoop:
                 return pointwise(op.fn, args, op.result.type.dtype)
             case Cast():
                 return cast(self.value(op.x), op.to)
+            case Load() if x in self.block.fetched and self.words.whole:
+                return element(self.block.fetched[x], op)
             case Load():
                 index = [self.value(y) for y in op.index]
                 return self.scope.load(op, index, self.place(op, index))

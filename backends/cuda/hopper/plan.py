@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper import pairs
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
 from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
@@ -76,11 +77,12 @@ def padded(width: int) -> int:
 
 
 def fragment_registers(s: Structure) -> int:
-    """Registers per thread for score, weight and accumulator tiles."""
+    """Registers per thread for score, weight and accumulator tiles, and for what is asked for early."""
     b = s.blocks[0]
     scores = sum(h.init is None for h in b.heads) * s.columns // 2
     weights = len({t.x for t in b.tails}) * s.weight_parts * s.columns // 4
-    return scores + weights + sum(padded(x.width) // 2 for x in s.slots if x.width)
+    sums = sum(padded(x.width) // 2 for x in s.slots if x.width)
+    return scores + weights + sums + pairs.registers(s)
 
 
 def make(s: Structure, schedule: Schedule) -> Plan:
@@ -179,10 +181,12 @@ def _memory(
 
     loaders = _loaders(s)
     crew = {t.name: x.warps for x in loaders for t in x.tiles if x.computes}
-    barrier("query_full", max(crew.get(t.name, 1) for t in s.queries), queries)
+    each = {t.name: 32 * crew[t.name] for x in loaders for t in x.tiles if t.copied and x.computes}
+    whole = max(crew.get(t.name, 1) for t in s.queries)
+    barrier("query_full", whole + sum(each.get(t.name, 0) for t in s.queries), queries)
     barrier("query_free", 4, queries)
     for t in s.rings:
-        barrier(f"{t.name}_full", crew.get(t.name, 1), schedule.stages)
+        barrier(f"{t.name}_full", crew.get(t.name, 1) + each.get(t.name, 0), schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)
     if brought:
         barrier(f"{RING}_full", 32, schedule.stages)  # each thread of the warp that brings them

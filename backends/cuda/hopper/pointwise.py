@@ -123,7 +123,7 @@ def same_quotient(x: Expression, y: Expression, n: Expression) -> Expression:
     """x == y // n, where neither x nor n changes along a row: y is between two numbers."""
     quotient, number = (z.text if z.bits <= 31 else f"narrow({z.text})" for z in (x, n))
     low, high = (f"quotient_{side}({quotient}, {number})" for side in ("low", "high"))
-    text = f"({x.text} == floor_div<i64>({y.whole().text}, {n.text}))"
+    text = f"({x.text} == {_divided('floordiv', y.whole(), n).text})"
     base = bracket(y.text)
     return Expression(text, "bool", span=Span((f"{low} - {base}",), (f"{high} - {base}",)))
 

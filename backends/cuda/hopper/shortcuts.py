@@ -19,6 +19,9 @@ from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.writer import Lines, Names
 from tilec.ir import Map, Operand
 
+FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+"""Comparisons with their sides exchanged."""
+
 
 class Loop(Protocol):
     """The loop that has the elements. `held`: the rows of a thread; `locals`: what is computed; `declared`: its names."""
@@ -60,6 +63,8 @@ class Shortcuts:
                 return self.whole_power(y, n)
             case Map() if (bent := self.bent(x)) is not None:
                 return self.small_tanh(*bent)
+            case Map(fn="lt" | "le" | "gt" | "ge") if (drawn := self.drawn(op)) is not None:
+                return self.word_test(*drawn)
             case Map(fn="tanh", args=(y,)) if (scaled := self.scale(y)) is not None:
                 return self.scaled_tanh(*scaled)
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
@@ -67,6 +72,29 @@ class Shortcuts:
                 return Expression(f"({text} * {factor})", "float", product=(text, factor))
             case _:
                 return None
+
+    # ---- random numbers
+
+    def drawn(self, op: Map) -> tuple[str, Map, Operand] | None:
+        """A test of a random number against one that is the same along a row, the random one first."""
+        x, y = op.args
+        for fn, a, b in ((op.fn, x, y), (FLIPPED[op.fn], y, x)):
+            inner = self.block.defs.get(a) if isinstance(a, str) else None
+            if isinstance(inner, Map) and inner.fn == "uniform" and self.steady(b):
+                return fn, inner, b
+        return None
+
+    def word_test(self, fn: str, drawn: Map, limit: Operand) -> Expression:
+        """The test of the random bits, before they become a float."""
+        text = self.loop.value(limit).real().text
+        name, rows = self.names.fresh("limit"), "[r]" in text
+        up, none = ("true", "false")[fn in ("ge", "lt")], "0u" if fn in ("lt", "le") else "1u << 24"
+        each = f"{name}[{self.held}]; ROWS {name}[r]" if rows else name
+        self.loop.before(f"u32 {each} = word_from<{up}>({text}, {none});")
+        seed, *words = (self.loop.value(y).whole().text for y in drawn.args)
+        bits = f"random_word({', '.join([seed, *(f'(u32){w}' for w in words)])})"
+        sign = "<" if fn in ("lt", "le") else ">="
+        return Expression(f"({bits} {sign} {name}{'[r]' if rows else ''})", "bool")
 
     # ---- quotients
 

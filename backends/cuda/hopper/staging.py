@@ -39,11 +39,13 @@ class Share:
 
 
 def share(rows: int, width: int, warps: int) -> Share:
-    """The shares of a tile. Eight rows have all the places that swizzling gives, so turns begin at multiples of these."""
+    """The shares of a tile. Eight rows have all the places that swizzling gives, so turns begin at multiples of these,
+    and a warp takes as many rows at a time as it has threads for."""
     pieces = -(-width // 16) * 2
     lanes = min(32, 1 << (pieces - 1).bit_length())
     turns = -(-rows // (32 * warps))
-    return Share(lanes, turns, -(-rows // (8 * turns * warps)) * 8)
+    unit = max(8, 32 // lanes)
+    return Share(lanes, turns, -(-rows // (unit * turns * warps)) * unit)
 
 
 @dataclass(frozen=True)

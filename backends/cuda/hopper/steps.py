@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, Union
 
 from tilec.backends.cuda.hopper.labels import RING
+from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.schedule import Schedule
 from tilec.backends.cuda.hopper.structure import Block, Structure
 from tilec.backends.cuda.hopper.tiles import Tile
@@ -66,6 +67,13 @@ class Turn:
     """Waits for this warpgroup's turn at the tensor unit (`begin`), or passes it on."""
 
     begin: bool
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Asks for the elements of tensors that a block's window needs, by row and position."""
+
+    block: int
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,7 @@ Step: TypeAlias = Union[
     Release,
     Advance,
     Turn,
+    Fetch,
     Compute,
     First,
     Hear,
@@ -192,7 +201,8 @@ def program(
         heads = [hear, *heads]
         rest: tuple[Step, ...] = (Stream(hear, issued, windows),)
     else:
-        rest = tuple(Loop(k, (*issued, *windows[k])) for k in s.order)
+        fetch = [(Fetch(k),) if pairs(s, b) else () for k, b in enumerate(s.blocks)]
+        rest = tuple(Loop(k, (*fetch[k], *issued, *windows[k])) for k in s.order)
     began = (Query(True), *heads, Issue("heads"))
     settled = (Settle(0, ("heads",)), *free_heads)
     first = tuple(

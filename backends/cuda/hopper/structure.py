@@ -21,6 +21,7 @@ from tilec.ir import (
     Grid,
     If,
     Kernel,
+    Load,
     Map,
     Op,
     Operand,
@@ -128,6 +129,17 @@ class Structure:
     def chosen(self) -> bool:
         """Whether data decides which windows count, and which block they take: a loading warp tests them."""
         return any(b.choice for b in self.blocks)
+
+    @property
+    def surveyed(self) -> bool:
+        """Whether a table of tiles and windows says which of these count."""
+        numbers = (
+            [x for x in op.index if x not in self.kernel.extents]
+            for ops in self.tests
+            for op in ops
+            if isinstance(op, Load) and op.tensor not in self.kernel.tensors
+        )
+        return any(len(x) > 1 for x in numbers)
 
     @property
     def watched(self) -> bool:

@@ -168,7 +168,7 @@ class Words:
             lines.add("#pragma unroll 1")
             with lines.block(f"for (int c = {16 * k}; c < {16 * k + most}; c++) EACH"):
                 lines.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
-                lines.add(f"const u32 bit = {self.loop.apart(x, lines)};")
-                lines.add(f"{at} |= bit << (2 * c + (x & 1) & 31);")
+                test = self.loop.apart(x, lines)
+                lines.add(f"if ({test}) {at} |= 1u << (2 * c + (x & 1) & 31);")
         self.loop.insert(lines)
         return f"{name}[r]"

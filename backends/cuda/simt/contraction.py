@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from tilec.backends.cuda.simt.functions import Val, convert, kind_for
 from tilec.backends.cuda.simt.loops import Loops
-from tilec.backends.cuda.simt.plan import Axes, Stage
+from tilec.backends.cuda.simt.plan import Axes, Stage, in_place
 from tilec.backends.cuda.simt.values import Point
-from tilec.ir import Contract, Operand
+from tilec.ir import Contract, Load, Operand
+
+AHEAD = 4
+"""Rows that a thread asks for at a time."""
 
 
 @dataclass(frozen=True)
 class Block:
     """How a contraction's result is shared: each thread holds `m` × `n` elements, `m` along the axis `row` (None: one)
-    and `n` along the axis `column`."""
+    and `n` along the axis `column`. `adjacent`: whether those along `column` lie side by side."""
 
     row: str | None
     column: str | None
     m: int
     n: int
+    adjacent: bool = False
 
 
 class Contractions(Loops):
@@ -29,6 +34,10 @@ class Contractions(Loops):
 
     def blocked(self, op: Contract) -> Block:
         """How the threads share a contraction."""
+        if (load := self.read_once(op)) is not None:
+            column = load.result.type.axes[-1]
+            adjacent = self.ev.along(load, column) is not None
+            return Block(None, column, 1, math.gcd(self.extent(column), 8), adjacent)
         x, y = set(self.ev.axes(op.x)), set(self.ev.axes(op.y))
         axes = op.result.type.axes
         rows = [a for a in axes if a in x and a not in y and self.extent(a) > 1]
@@ -51,7 +60,7 @@ class Contractions(Loops):
 
     def contraction(self, stage: Stage, op: Contract) -> None:
         """Each thread adds up a small block of the result in registers, then goes on with what is made of it."""
-        w, b = self.w, self.blocked(op)
+        w, b, load = self.w, self.blocked(op), self.read_once(op)
         axes = op.result.type.axes
         others = tuple(a for a in axes if a not in (b.row, b.column))
         rows = -(-self.extent(b.row) // b.m) if b.row else 1
@@ -63,6 +72,7 @@ class Contractions(Loops):
             self.ev.scope("each_thread"),
             self.ev.scope(f"ROLLED for (int {n} = thread; {n} < {total}; {n} += THREADS)"),
             self.decoded_all(others, f"{n} / {rows * columns}") as (p, inside),
+            self.ev.scope(f"if ({' && '.join(inside if load else []) or 'true'})"),
         ):
             r0, c0 = self.corner
             if b.row:
@@ -70,12 +80,17 @@ class Contractions(Loops):
             if b.column:
                 w.line(f"const int {c0} = {n} % {columns};")
             row = self.place(b.row, f"{r0} + {m_} * {rows}", rows * b.m)
-            column = self.place(b.column, f"{c0} + {n_} * {columns}", columns * b.n)
+            step = f"{c0} * {b.n} + {n_}" if b.adjacent else f"{c0} + {n_} * {columns}"
+            column = self.place(b.column, step, columns * b.n)
             w.line(f"{ctype} {acc}[{b.m}][{b.n}] = {{}};")
-            self.products(op, b, p, (m_, row), (n_, column), acc)
+            if load is not None and b.adjacent:
+                self.rows(op, load, b, p, f"{c0} * {b.n}", acc)
+            else:
+                self.products(op, b, p, (m_, row), (n_, column), acc)
             self.exact(op, b, p, (m_, row), (n_, column), acc)
             with self.block_loops(b, m_, n_):
-                q, bound = self.located(b, p, (r0, m_, rows), (c0, n_, columns))
+                own, step = (f"{c0} * {b.n}", 1) if b.adjacent else (c0, columns)
+                q, bound = self.located(b, p, (r0, m_, rows), (own, n_, step))
                 with self.ev.scope(f"if ({' && '.join([*inside, *bound]) or 'true'})"):
                     self.epilogue(stage, op, q, f"{acc}[{m_}][{n_}]")
 
@@ -83,11 +98,9 @@ class Contractions(Loops):
         """A position on a block's axis that lies within the tile."""
         if axis is None:
             return "0"
-        return (
-            f"({text})"
-            if reach == self.extent(axis)
-            else f"(int)tl::least({text}, {self.extent(axis) - 1})"
-        )
+        if reach == self.extent(axis):
+            return f"({text})"
+        return f"(int)tl::least({text}, {self.extent(axis) - 1})"
 
     def located(
         self,
@@ -106,7 +119,8 @@ class Contractions(Loops):
             self.w.declared[-1].add(name)
             p = p.on(axis, name)
             window = self.ev.window(axis)
-            if not window.full or step * size != window.extent:
+            whole = b.adjacent or step * size == window.extent
+            if not window.full or not whole:
                 inside.append(f"{name} < {window.count}")
         return p, inside
 
@@ -135,6 +149,46 @@ class Contractions(Loops):
                     self.w.line(f"{name}[{k}] = {value};")
             with self.block_loops(b, m, n):
                 self.w.line(f"{acc}[{m}][{n}] = {fma}({xs}[{m}], {ys}[{n}], {acc}[{m}][{n}]);")
+
+    def read_once(self, op: Contract) -> Load | None:
+        """The factor that is read from memory where it is used."""
+        defs = [self.ev.defs.get(x) if isinstance(x, str) else None for x in (op.x, op.y)]
+        return next((d for d in defs if isinstance(d, Load) and in_place(d)), None)
+
+    def rows(self, op: Contract, load: Load, b: Block, p: Point, first: str, acc: str) -> None:
+        """The products of a factor that is read where it lies: some rows of it are asked for before the first is used."""
+        w, (row, start), k, at = self.w, self.ahead, self.inner, self.acc[2]
+        other, ctype = (op.y if op.x == load.result.name else op.x), self.ev.stored(load.tensor)
+        kind, (*outer, axis) = kind_for(op.result.type.dtype), op.over
+        name, count = self.names.of(axis), self.ev.window(axis).count
+        assert b.column is not None
+        with self.summed(tuple(outer), p, "ROLLED") as q:
+            q = q.on(axis, name)
+            w.line(f"const bool {self.whole} = {self.ev.in_pieces(load, b.column)};")
+            loop = f"ROLLED for (int {start} = 0; {start} < {count}; {start} += {AHEAD})"
+            with self.ev.scope(loop):
+                w.line(f"tl::Row<{ctype}, {b.n}> {row}[{AHEAD}];")
+                with self.ev.scope(f"UNROLL for (int {k} = 0; {k} < {AHEAD}; ++{k})"):
+                    w.line(f"const int {name} = (int)tl::least({start} + {k}, {count} - 1);")
+                    w.declared[-1].add(name)
+                    self.ask(load, q.on(b.column, first), b.column, f"{row}[{k}]")
+                with self.ev.scope(f"UNROLL for (int {k} = 0; {k} < {AHEAD}; ++{k})"):
+                    w.line(f"const int {name} = {start} + {k};")
+                    w.declared[-1].add(name)
+                    w.line(f"if ({name} >= {count}) break;")
+                    x = convert(self.ev.value(other, q), kind, self.ev.real)
+                    value = self.ev.widened(f"{row}[{k}].x[{at}]", ctype)
+                    y = convert(value, kind, self.ev.real)
+                    loop = f"UNROLL for (int {at} = 0; {at} < {b.n}; ++{at})"
+                    w.line(f"{loop} {acc}[0][{at}] = tl::fma({x}, {y}, {acc}[0][{at}]);")
+
+    def ask(self, load: Load, p: Point, axis: str, row: str) -> None:
+        """Reads adjacent elements of a row; zeros where there are none."""
+        offset, there = self.ev.address(load.tensor, load.index, p)
+        stride = self.ev.arguments.get("stride", load.tensor, str(load.index.index(axis)))
+        pointer = self.ev.arguments.get("pointer", load.tensor)
+        text = f"{row}.load({pointer} + ({offset}), {stride}, {self.whole});"
+        self.w.line(f"if ({' && '.join(there)}) {text} else {row} = {{}};" if there else text)
 
     def block_loops(self, b: Block, m: str, n: str) -> AbstractContextManager[None]:
         """Loops over a thread's block."""

@@ -32,6 +32,7 @@ class Loops:
         fresh = ev.names.fresh
         self.index, self.inner, self.part = fresh("n"), fresh("k"), fresh("part")
         self.acc = fresh("acc"), fresh("r"), fresh("c")
+        self.ahead, self.whole = (fresh("rows"), fresh("first")), fresh("whole")
         self.bad, self.lane = fresh("bad"), fresh("lane")
         self.corner, self.factors = (fresh("row"), fresh("column")), (fresh("x"), fresh("y"))
 

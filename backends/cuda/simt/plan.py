@@ -138,6 +138,8 @@ class Planner:
 
     def worth(self, name: str, cost: int) -> bool:
         own, users = set(self.axes(name)), self.users[name]
+        if in_place(self.defs[name]):
+            return False
         if (
             any(isinstance(op, Contract) and name in (op.x, op.y) for op in users)
             or name in self.yielded
@@ -291,6 +293,11 @@ class Planner:
             if stage.root is not None:
                 factors |= {x for x in self.leaves((stage.root.x, stage.root.y)) if x in self.home}
         return plain | factors, factors - plain
+
+
+def in_place(op: Op | None) -> bool:
+    """Whether a factor is read from memory where it is used, as `place` says."""
+    return isinstance(op, Load) and op.result.type.space == "reg"
 
 
 def union(parts: Iterable[Axes]) -> Axes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilec.backends.cuda.simt.functions import Val, convert, kind_for
-from tilec.backends.cuda.simt.memory import SIZES, Tile
+from tilec.backends.cuda.simt.memory import Tile
 from tilec.backends.cuda.simt.plan import Axes, Stage
 from tilec.backends.cuda.simt.tensor import WARP, TensorCores
 from tilec.backends.cuda.simt.values import Point
@@ -66,14 +66,8 @@ class Stages(TensorCores):
         if not tile.packed:
             return None
         last = tile.axes[-1]
-        at = [k for k, x in enumerate(op.index) if last in ev.axes(x)]
         whole = ev.window(last).full and tile.extents[last] % PIECE == 0
-        if len(at) != 1 or op.index[at[0]] != last or not whole:
-            return None
-        strides = [self.ev.arguments.get("stride", op.tensor, str(k)) for k in range(len(op.index))]
-        dense = strides.pop(at[0])
-        given = [ev.arguments.get("pointer", op.tensor), str(SIZES[tile.ctype]), dense, *strides]
-        return f"tl::in_pieces({', '.join(given)})"
+        return ev.in_pieces(op, last) if whole and ev.along(op, last) is not None else None
 
     def pieces(self, op: Load) -> None:
         """Loads a tile in pieces of 16 bytes."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tilec.backends.cuda.simt.arguments import Arguments, storage, tensors
 from tilec.backends.cuda.simt.functions import Val, apply, cast, convert, decayed, kind_for, literal
-from tilec.backends.cuda.simt.memory import Tile
+from tilec.backends.cuda.simt.memory import SIZES, Tile
 from tilec.backends.cuda.simt.writer import Names, Writer
 from tilec.functions import DECAYING
 from tilec.ieee import Facts
@@ -238,7 +238,7 @@ class Evaluator:
 
     def load(self, op: Load, p: Point) -> Val:
         """An element of a tensor; 0 where an index is out of range."""
-        ctype = storage(self.memory[op.tensor][0])
+        ctype = self.stored(op.tensor)
         offset, inside = self.address(op.tensor, op.index, p)
         value = self.widened(f"{self.arguments.get('pointer', op.tensor)}[{offset}]", ctype)
         if not inside:
@@ -256,6 +256,23 @@ class Evaluator:
             if x not in self.kernel.extents:
                 inside.append(f"tl::inside({at}, {self.arguments.get('shape', tensor, str(k))})")
         return " + ".join(terms) or "0", inside
+
+    def along(self, op: Load, axis: str) -> int | None:
+        """The dimension of a tensor along which a load has an axis, if it is there as it is, and nowhere else."""
+        at = [k for k, x in enumerate(op.index) if axis in self.axes(x)]
+        return at[0] if len(at) == 1 and op.index[at[0]] == axis else None
+
+    def in_pieces(self, op: Load, axis: str) -> str:
+        """The condition under which what is adjacent on an axis of a load can be read 16 bytes at a time."""
+        strides = [self.arguments.get("stride", op.tensor, str(k)) for k in range(len(op.index))]
+        dense = strides.pop(op.index.index(axis))
+        size = str(SIZES[self.stored(op.tensor)])
+        given = [self.arguments.get("pointer", op.tensor), size, dense, *strides]
+        return f"tl::in_pieces({', '.join(given)})"
+
+    def stored(self, tensor: str) -> str:
+        """The C type of a tensor's elements in memory."""
+        return storage(self.memory[tensor][0])
 
     def store(self, op: Store, p: Point) -> None:
         """Writes a value to a tensor."""

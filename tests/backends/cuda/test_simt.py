@@ -260,3 +260,38 @@ def test_tiles_of_single_precision_beside_double():
     )
     arrays = kernel.sample(1, dtype="f64")
     check(kernel, arrays, {}, dtype="f64", extents={"i": 4, "j": 8}, tolerance=1e-12)
+
+
+MERGE = """
+kernel merge(P[S, B, M, E], lse: f32[S, B, M]) -> O[b, i, e]:
+    O = sum[s](softmax[s](lse[s, b, i]) * P[s, b, i, e])
+sizes S=3, B=2, M=70, E=64
+"""
+LOOKED_UP = """
+kernel looked_up(P[R, M, E], W[S, M], at: i32[S]) -> O[i, e]:
+    O = sum[s](W[s, i] * P[at[s], i, e])
+sizes R=5, S=7, M=66, E=40
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("sizes", [{}, {"S": 1, "E": 36}, {"S": 70, "M": 33}, {"S": 0}, {"E": 67}])
+def test_a_factor_that_meets_one_other_is_read_where_it_lies(sizes, dtype):
+    kernel = tilec.compile(MERGE)
+    arrays = kernel.sample(1, dtype=dtype, **sizes)
+    assert "tl::Row<" in lower(tiles(kernel, dtype, sizes)[1], 96 << 10).text
+    tolerance = 2e-3 if dtype == "f16" else 2e-5
+    check(kernel, arrays, {}, dtype, sizes, tolerance=tolerance)
+    apart = np.zeros((*arrays["P"].shape[:-1], 2 * arrays["P"].shape[-1]), arrays["P"].dtype)
+    apart[..., ::2] = arrays["P"]
+    check(kernel, arrays | {"P": apart[..., ::2]}, {}, dtype, sizes, tolerance=tolerance)
+
+
+@needs_compiler
+def test_rows_that_are_looked_up_and_read_where_they_lie():
+    kernel = tilec.compile(LOOKED_UP)
+    arrays = kernel.sample(1)
+    arrays["P"][0, 3, 5] = np.inf
+    arrays["at"][:] = [4, 1, -1, 5, 2, 0, 3]
+    check(kernel, arrays, {})

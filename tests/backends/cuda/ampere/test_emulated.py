@@ -23,6 +23,8 @@ LIMIT = {"bf16": 5e-3, "f16": 7e-4, "f32": 1e-6}
 Sizes = dict[str, int]
 
 CASES: list[tuple[str, str, Sizes, dict[str, object]]] = [
+    ("bigbird", "f16", {"B": 1, "H": 2, "N": 100, "NB": 7, "D": 32, "E": 32}, {}),
+    ("nsa", "f16", {"B": 1, "H": 6, "HK": 2, "N": 40, "T": 3, "D": 32, "E": 32}, {"packed": True}),
     ("causal", "bf16", {"B": 1, "H": 3, "M": 75, "N": 95, "D": 48, "E": 80}, {}),
     ("causal", "f16", {"B": 2, "H": 1, "M": 70, "N": 40, "D": 24, "E": 40}, {"stages": 1}),
     (

@@ -70,9 +70,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
   if (threadIdx.x == 0) {
     for (int n = 0; n < 2; n++) barrier_init(shared + 212992 + 8 * n, 1);   // query_full
     for (int n = 0; n < 2; n++) barrier_init(shared + 213008 + 8 * n, 4);   // query_free
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213024 + 8 * n, 3);   // k_full
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213024 + 8 * n, 99);   // k_full
     for (int n = 0; n < 6; n++) barrier_init(shared + 213072 + 8 * n, 4);   // k_free
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213120 + 8 * n, 3);   // v_full
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213120 + 8 * n, 99);   // v_full
     for (int n = 0; n < 6; n++) barrier_init(shared + 213168 + 8 * n, 4);   // v_free
     for (int n = 0; n < 2; n++) barrier_init(shared + 213216 + 8 * n, 1);   // tile_full
     for (int n = 0; n < 2; n++) barrier_init(shared + 213232 + 8 * n, 7);   // tile_free
@@ -246,6 +246,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                     }
                   }
                 }
+                arrive(shared + 213024 + 8 * k_next.stage);
               }
             }
             written_for_copies(); __syncwarp();
@@ -306,6 +307,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                     }
                   }
                 }
+                arrive(shared + 213120 + 8 * v_next.stage);
               }
             }
             written_for_copies(); __syncwarp();
@@ -394,6 +396,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                     }
                   }
                 }
+                arrive(shared + 213024 + 8 * k_next.stage);
               }
             }
             written_for_copies(); __syncwarp();
@@ -454,6 +457,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
                     }
                   }
                 }
+                arrive(shared + 213120 + 8 * v_next.stage);
               }
             }
             written_for_copies(); __syncwarp();

@@ -159,6 +159,16 @@ template<class T> inline void shared_two(u32 a, T (&x)[2]) {
   is_read(a); is_read(a + sizeof(T));
   memcpy(x, arena + a, sizeof x);
 }
+inline u64 product_of(u32 a, u32 b) { return (u64)a * b; }
+inline void two_of(const float* p, bool there, float& x, float& y) {
+  if ((u64)p % 8) fail("a pair is not aligned");
+  if (there) x = p[0], y = p[1];
+}
+template<class T> inline void two_of(const T* p, bool there, u32& x) {
+  if ((u64)p % (2 * sizeof(T))) fail("a pair is not aligned");
+  if (there) x = p[0] | (u32)p[1] << 8 * sizeof(T);
+}
+template<class T, class X> inline void one_of(const T* p, bool there, X& x) { if (there) x = *p; }
 inline void arrive(u32 b) { has_read(); Barrier& x = at(b); if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
 inline void expect(u32 b, u32 bytes) { has_read(); Barrier& x = at(b); x.bytes += bytes; if (x.pending-- <= 0) fail("too many arrivals"); settle_barrier(x); }
 inline void wait(u32 b, u32 parity) {
@@ -260,7 +270,6 @@ inline void pieces_copied() {
   arriving[threadIdx.x].clear();
 }
 inline void copies_arrive(u32 b) {
-  at(b).pending++;
   told.push_back({b, now + (draw(4) ? draw(100) : draw(4000)), std::move(arriving[threadIdx.x])});
   arriving[threadIdx.x].clear();
 }

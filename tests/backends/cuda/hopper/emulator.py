@@ -48,7 +48,9 @@ SHARED = (
     "repeated",
     "finite",
     "whole_power",
+    "random_word",
     "uniform",
+    "word_from",
     "gather_row",
     "quad_sum",
     "quad_max",
@@ -64,6 +66,8 @@ SHARED = (
     "piece_place",
     "widen_bf16",
     "widen_f16",
+    "side_by_side",
+    "pairs_of",
 )
 """What the emulator takes from the device header as it is."""
 

@@ -63,11 +63,20 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         {"B": 1, "H": 4, "M": 8, "N": 50, "C": 64, "R": 16, "T": 40},
         {"columns": 32},
     ),
+    ("mla_sparse", "f16", {"B": 1, "H": 4, "M": 4, "N": 200, "C": 64, "R": 16, "T": 24}, {}),
+    (
+        "mla_sparse",
+        "f16",
+        {"B": 1, "H": 4, "M": 4, "N": 200, "C": 64, "R": 16, "T": 24},
+        {"columns": 16},
+    ),
     ("qk_norm", "f16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {}),
     ("rope", "bf16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
     ("rope", "f16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 20, "E": 32}, {}),
     ("rope", "f32", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
     ("causal", "f32", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 40, "E": 24}, {"columns": 32}),
+    ("bigbird", "f16", {"B": 2, "H": 2, "N": 200, "NB": 13, "D": 32, "E": 32}, {"columns": 32}),
+    ("variance", "bf16", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
     ("dropout", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
 ]
 
@@ -104,6 +113,52 @@ def test_rows_that_are_not_dense(name: str, dtype: str) -> None:
     arrays |= {n: np.asfortranarray(arrays[n]) for n in "KV"}
     got = running.run(kernel, arrays, dtype, sizes, columns=32, pieces=frozenset("QKV"))
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+
+
+BIASED = """
+kernel biased(Q[H, M, D], K[H, N, D], V[H, N, E], A[M, N], B: f32[H, M, N], C: bool[N, M]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d]) + A[i, j] + B[h, i, j]
+    O = sum[j](softmax[j](S if C[j, i] else -inf) * V[h, j, e])
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+@pytest.mark.parametrize("n", [128, 90, 91])
+def test_elements_of_rows_and_positions(n: int, dtype: str) -> None:
+    """Two at a time where that is possible, one at a time at the end, of odd rows, and where they are not dense."""
+    sizes = {"H": 2, "M": 70, "N": n, "D": 16, "E": 16}
+    kernel = tilec.compile(BIASED)
+    arrays = kernel.sample(3, dtype=dtype, **sizes)
+    arrays["C"][:, 3] = False
+    arrays["B"][1, :, 5] = -np.inf
+    got = running.run(kernel, arrays, dtype, sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+    arrays["C"] = np.asfortranarray(arrays["C"])
+    arrays["B"] = np.repeat(arrays["B"], 2, axis=2)[:, :, ::2]
+    got = running.run(kernel, arrays, dtype, sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+
+
+@pytest.mark.parametrize("test", ["U >= R", "U > R", "R > U", "R >= U"])
+def test_random_numbers_against_a_limit(test: str) -> None:
+    """The bits are compared, not the float: for limits that are random numbers themselves, beside 0 and 1, and NaN."""
+    condition = test.replace("R", "R[h]").replace("U", "uniform(7, h, i, j)")
+    kernel = tilec.compile(
+        f"""
+kernel drawn(Q[H, M, D], K[H, N, D], V[H, N, E], R: f32[H]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d])
+    O = sum[j]((S if {condition} else 0) * V[h, j, e])
+"""
+    )
+    sizes = {"H": 9, "M": 40, "N": 40, "D": 16, "E": 16}
+    arrays = kernel.sample(3, dtype="bf16", **sizes)
+    first = tilec.compile(
+        "kernel first(X[H]) -> U: f32[h]:\n    U = uniform(7, h, 3, 5) + 0 * X[h]\n"
+    )
+    drawn = first.reference(np.zeros(9, np.float32))[:3]
+    arrays["R"][:] = [0, 1, -1, 2, np.nan, 1 - 2.0**-25, *drawn]
+    got = running.run(kernel, arrays, "bf16", sizes, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
 
 
 def test_powers_of_any_base() -> None:

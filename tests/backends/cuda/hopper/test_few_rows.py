@@ -11,6 +11,7 @@ import pytest
 import tilec
 from tests.backends.cuda.hopper import emulator, running
 from tests.backends.cuda.hopper.test_emulated import expected
+from tilec.backends.cuda.fast import Refused
 
 pytestmark = pytest.mark.skipif(
     not emulator.available(), reason="no g++ here to build the emulator"
@@ -97,6 +98,31 @@ def test_heads_and_positions_in_rows(group: int, rows: int, pieces: int | None, 
     )
     for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
         assert running.error(g, r) < 1e-3
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_each_query_has_blocks_of_its_own(group: int) -> None:
+    kernel = tilec.load(EXAMPLES / "nsa.tile")
+    sizes = {"B": 1, "H": 2 * group, "HK": 2, "N": 40, "T": 3, "D": 32, "E": 16}
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    if group == 1:
+        with pytest.raises(Refused, match="no contraction of rows with columns"):
+            running.tiles(kernel, "f16", sizes)
+        return
+    got = running.run(kernel, arrays, "f16", sizes, columns=16, packed=True)
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert running.error(g, r) < 2e-3
+
+
+@pytest.mark.parametrize("columns", [16, 64])
+def test_short_rows_of_a_cache(columns: int) -> None:
+    """A warp copies more of them at a time than are its own in a turn."""
+    kernel = tilec.load(EXAMPLES / "paged.tile")
+    sizes = {**kernel._source.sizes, "D": 32, "E": 16}
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    got = running.run(kernel, arrays, "f16", sizes, columns=columns, packed=True)
+    for g, r in zip(got.values(), expected(kernel, arrays), strict=True):
+        assert running.error(g, r) < 2e-3
 
 
 @pytest.mark.parametrize(("name", "rows"), [("paged", 3), ("int8_cache", 16)])
