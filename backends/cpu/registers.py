@@ -133,7 +133,7 @@ class Product:
                 out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
             return out
 
-        for start, stop, unroll in _stretches(e, window.begin, window.count, unroll_for(e.machine)):
+        for start, stop, unroll in _stretches(window.begin, window.count, unroll_for(e.machine)):
             # what moves along is carried: computed from k anew, it would be one more instruction
             at = [e.at(a, e.mul(start, step_a), size), e.index(e.mul(start, step_b * size))]
             flat = e.loop(start, stop, unroll, [*at, *flat], steps(unroll), name=axis)[2:]
@@ -161,17 +161,15 @@ class Product:
         return [(base, r * other.strides[self.row]) for r in range(len(points))]
 
 
-def _stretches(e: Emit, begin: Any, end: Any, unroll: int) -> Iterator[tuple[Any, Any, int]]:
-    """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest."""
-    if unroll == 1:
+def _stretches(begin: Any, end: Any, unroll: int) -> Iterator[tuple[Any, Any, int]]:
+    """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest. Where nobody knows how many steps
+    there are, as at the end of an axis, two loops are not worth their code."""
+    if unroll == 1 or not (isinstance(begin, int) and isinstance(end, int)):
         yield begin, end, 1
         return
-    if isinstance(begin, int) and isinstance(end, int):
-        whole = begin + (end - begin) // unroll * unroll
-    else:
-        whole = e.add(begin, e.and_(e.sub(end, begin), -unroll))
+    whole = begin + (end - begin) // unroll * unroll
     yield begin, whole, unroll
-    if not isinstance(whole, int) or whole < end:
+    if whole < end:
         yield whole, end, 1
 
 
