@@ -46,7 +46,8 @@ def test_hot_loops_keep_everything_in_registers(
     # scores in whole and in trimmed blocks, sums of values in whole ones: those over a trimmed block take single steps
     full = [x for x in found if x.products >= 2 * (rows - 1) * steps]
     single = [x for x in found if 2 * (rows - 1) <= x.products <= 2 * rows]
-    assert len(full) >= 3 and any(x.loads in (1 + rows, 2 + rows) for x in single)
+    assert len(full) >= 3
+    assert any(x.loads in (1 + rows, 2 + rows) for x in single)
     assert max(x.products for x in full) == 2 * rows * steps
     for x in full:
         assert x.uses(REGISTER[processor])
