@@ -60,7 +60,7 @@ class FragmentLoop:
         self.mark = 0, 0
         self.inside: tuple[int, int] | None = None
         self.turned: dict[str, None] | None = None
-        """The arrays that turn as a loop goes on, where it does: blocks of 8 columns come to the beginning one after another."""
+        """The arrays that turn as a loop goes on, if it is one: each block of 8 columns comes to the beginning in turn."""
 
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
