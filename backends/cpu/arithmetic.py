@@ -86,7 +86,8 @@ class Arithmetic:
     # ---- arithmetic
 
     def _binary(self, integer: str, real: str, a: Value, b: Value) -> Value:
-        a, b = self.match(a, b)
+        if not (is_value(a) and is_value(b) and a.type is b.type):
+            a, b = self.match(a, b)
         return getattr(self.builder, real if kind_of(a)[0] == "f" else integer)(a, b)
 
     def add(self, a: Value, b: Value) -> Value:

@@ -159,7 +159,8 @@ class Nests:
         """A point of the kept axes: reductions run over the others."""
         start = [x for r in stage.reduces for x in self.identity(r, p)]
         if product is None:
-            totals = self.over(overs, p, start, lambda q, held: self.point(stage, q, held))
+            with self.e.counting():
+                totals = self.over(overs, p, start, lambda q, held: self.point(stage, q, held))
         else:
             rest = [a for a in overs if a != product.row]
             totals = self.over(rest, p, start, lambda q, held: self.rows(stage, product, q, held))
@@ -395,7 +396,8 @@ class Nests:
                 for n, total in enumerate(totals)
             ]
 
-        return self.ended(op, p, self.over(op.over, p, start, body))
+        with e.counting():
+            return self.ended(op, p, self.over(op.over, p, start, body))
 
 
 def repeatable(stage: Stage) -> bool:

@@ -11,10 +11,14 @@ a few vectors of lanes, so that what they hand on stays in the nearest cache.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
+from tilec.backends.cpu.parts import shape
 from tilec.dataflow import needed
+from tilec.dtypes import kind
 from tilec.ir import (
     Cast,
     Contract,
@@ -43,7 +47,8 @@ LOAD, SLOW = 8, 8
 
 @dataclass
 class Stage:
-    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else."""
+    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else;
+    `again`: another one of the plan is alike."""
 
     domain: Axes
     root: Contract | None = None
@@ -52,6 +57,7 @@ class Stage:
     stores: list[Store] = field(default_factory=list[Store])
     needs: set[int] = field(default_factory=set[int])
     alone: bool = False
+    again: bool = False
 
     def roots(self) -> list[Operand]:
         """What is evaluated at each point."""
@@ -124,8 +130,20 @@ class Planner:
                 self.stages[self.home[name]].kept.append(name)
         for n, stage in enumerate(self.stages):
             stage.needs = self.needs(n)
+        self.compare()
         steps = self.steps()
         return Segment(self.scalars, self.stages, steps, self.home, self.local(stored, steps))
+
+    def compare(self) -> None:
+        """Finds stages that are alike: code of contractions is long."""
+        shapes = {
+            n: shape([op for op in self.ops if any(self.home.get(v.name) == n for v in op.results)])
+            for n, stage in enumerate(self.stages)
+            if stage.root
+        }
+        times = Counter(shapes.values())
+        for n, found in shapes.items():
+            self.stages[n].again = times[found] > 1
 
     # ---- a stage for each op that needs one
 
@@ -152,15 +170,37 @@ class Planner:
         name, domain = op.result.name, op.result.type.axes
         self.share(operands(op), domain)
         least = self.after(operands(op), domain)
-        if name in self.way:
+        if name in self.way or least >= 0 and self.late(op, domain):
             return
         if least >= 0 and self.stages[least : least + 1] and self.stages[least].root:
-            least += self.length(op) > LONG
+            least += self.long(op)
         if least >= 0:
             self.join(domain, least)
             self.home[name] = self.index
         elif not domain:
             self.scalars.append(op)
+
+    def late(self, op: Op, domain: Axes) -> bool:
+        """Whether a value is computed where it is used, in a stage that is there for something else: `mul(O, alpha)`, say,
+        where the products are that are added to it."""
+        name = op.result.name
+        if not _is_float(op) or op.fn not in CHEAP or name in self.escaping:
+            return False
+        users = [y for y in self.ops if name in operands(y)]
+        alike = [y for y in users if isinstance(y, Map) and set(y.result.type.axes) == set(domain)]
+        stages = (self.stages[self.home[x]] for x in self.leaves(operands(op)))
+        return len(users) == len(alike) == 1 and all(set(s.domain) != set(domain) for s in stages)
+
+    def long(self, op: Op) -> bool:
+        """Whether an op is in a loop of its own behind a contraction: with all that is long there, what is slow and leads
+        to it."""
+        if self.length(op) > LONG:
+            return True
+        if not _is_float(op) or op.fn in CHEAP:
+            return False
+        name, whole = op.result.name, set(op.result.type.axes)
+        users = [x for x in self.ops if isinstance(x, Map) and name in x.args]
+        return any(self.long(x) for x in users if set(x.result.type.axes) == whole)
 
     def length(self, op: Op) -> int:
         """The instructions from contractions to the value of an op, of those that are needed at each of its points."""
@@ -345,6 +385,11 @@ class Planner:
             for x in stored - self.escaping
             if self.home[x] in panels and {step[n] for n in users[x]} <= {step[self.home[x]]}
         }
+
+
+def _is_float(op: Op) -> TypeGuard[Map]:
+    """Whether an op is a function that gives floats: masks have ways of their own."""
+    return isinstance(op, Map) and kind(op.result.type.dtype) == "float"
 
 
 def _union(parts: Iterable[Axes]) -> Axes:

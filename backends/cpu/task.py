@@ -73,6 +73,7 @@ class Task:
         self.repeated = repeated(grid.body)
         rows = row_axis(grid)
         self.lane = None if few else rows
+        e.counted = few
         self.streams: list[str] = []
         self.mine: set[str] = set()
         """The carried values of the present region: its arguments, and the results of its loops."""

@@ -13,6 +13,7 @@ from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import compile as hopper
+from tilec.backends.cuda.hopper.alike import joined
 from tilec.backends.cuda.hopper.analysis import HEAVY
 from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled
 from tilec.backends.cuda.hopper.recognise import recognise
@@ -65,10 +66,16 @@ def sources(
     limit = online.shared or architectures.shared_limit(arch)
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op, online.scattered), schedule, limit))
+            out[n] = emit(plans.make(_structure(kernel, op, online), schedule, limit))
         except Refused as e:
             out[n] = str(e)
     return out
+
+
+def _structure(kernel: Kernel, grid: Grid, online: Untiled) -> Structure:
+    """The parts of a grid. Each block has two programs here, and one for first windows: two blocks are enough."""
+    s = recognise(kernel, grid, online.scattered)
+    return replace(s, blocks=joined(s.blocks, few=2)) if s.chosen else s
 
 
 SHAPES: tuple[tuple[int, tuple[Mapping[str, Any], ...]], ...] = (

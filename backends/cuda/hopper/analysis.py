@@ -101,6 +101,8 @@ class Analysis:
         self.exact_only = first and not self.guesses
         exact = self.exact_only or s.precise
         self.rough = not exact and any(isinstance(op, If) for op in block.middle)
+        self.rare = False
+        """Whether what is emitted hardly ever runs: it is to be short, not fast."""
         self.conditions: list[str] = []
         self.words: dict[object, str] = {}  # those that are there at this place, by what they say
         self.given: dict[str, str] = {}  # words of the columns that count, by masked value
