@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ class Run:
     what: str
     make: Callable[[], list[Any]]
     least: float
+    scalars: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def floats(*shape: int, dtype: str = "float16") -> Any:
@@ -113,6 +114,18 @@ def int8(b: int, m: int, n: int) -> Run:
     return Run("int8_cache", f"B={b} M={m} N={n}", make, max(size / BYTES, products))
 
 
+def latent(b: int, h: int, m: int, n: int, part: float = 1.0) -> Run:
+    """Latents of 512 numbers and 64 with positions, for all heads: decoding with many of these is bound by products."""
+    size = 2 * b * (n * 576 + h * m * (576 + 512))
+    products = 2 * b * h * m * n * (576 + 512) * part / FLOPS
+
+    def make() -> list[Any]:
+        queries = [floats(b, h, m, 512), floats(b, h, m, 64)]
+        return [*queries, floats(b, n, 512), floats(b, n, 64)]
+
+    return Run("mla", f"B={b} H={h} M={m} N={n}", make, max(size / BYTES, products))
+
+
 def nsa(b: int, n: int, blocks: int) -> Run:
     """Blocks of 16 keys before each query, drawn by chance, that 16 of 64 heads share."""
     shape = Shape(b, 64, n, n, 128, 4, 16 * blocks / n)
@@ -137,7 +150,7 @@ def bigbird(n: int) -> Run:
 def natten(side: int) -> Run:
     """An image as a square; the part counts the rows of a neighbourhood, whole."""
     shape = Shape(2, 8, side**2, side**2, 64, 8, 7 / side)
-    return Run("natten2d", f"{side}x{side} D=64", lambda: [*shape.arrays(), side, 7], shape.least)
+    return Run("natten2d", f"{side}x{side} D=64", shape.arrays, shape.least, {"W": side, "size": 7})
 
 
 def t5() -> Run:
@@ -241,6 +254,12 @@ def runs() -> list[Run]:
         *(int8(2, m, n) for m, n in ((8192, 8192), (1, 65536), (16, 65536))),
         *(paged(b, m, n) for b, m, n in ((32, 1, 8192), (32, 4, 8192), (4, 1, 65536))),
         paged(4, 2048, 8192),
+        plain("naive", Shape(b=1, m=4096, n=4096, d=512)),
+        plain("causal", Shape(b=1, m=4096, n=4096, d=320, part=0.5)),
+        latent(32, 128, 1, 8192),
+        latent(1, 128, 1, 65536),
+        latent(32, 16, 1, 8192),
+        latent(1, 16, 4096, 4096, 0.5),
         nsa(1, 8192, 16),
         bigbird(8192),
         natten(64),
@@ -258,9 +277,9 @@ def timed(run: Run) -> float:
 
     kernel = tilec.load(ROOT / "examples" / f"{run.example}.tile", target="cuda")
     arrays = run.make()
-    kernel(*arrays)
+    kernel(*arrays, **run.scalars)
     torch.cuda.synchronize()
-    return timing.timed({"tilec": lambda: kernel(*arrays)}, 3)["tilec"]
+    return timing.timed({"tilec": lambda: kernel(*arrays, **run.scalars)}, 3)["tilec"]
 
 
 def main() -> int:

@@ -234,7 +234,7 @@ class Elements:
 
     def some(self) -> str:
         """The test whether a thread's piece is one of the tile's."""
-        lone = self.pieces == self.lanes or not self.is_single
+        lone = self.pieces % self.lanes == 0
         return f"{'' if lone else f'piece < {self.pieces} && '}line < {self.rows}"
 
     def piece_place(self, part: int) -> str:

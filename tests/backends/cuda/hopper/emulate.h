@@ -404,8 +404,10 @@ template<class T, int S, int N, int M> inline void weights_by_columns(float (&d)
 #define STAGE_UNIT 1
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
+template<int S, int A, int B, bool ADD, int N> inline void long_rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
+template<int S, int A, int B, bool ADD, int N> inline void long_rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
 template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<bf16, S>(d, p, v, parts, bytes); }
 template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v, int add) { weights_by_columns<bf16, S>(d, p, v, add); }
 template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<f16, S>(d, p, v, parts, bytes); }

@@ -63,6 +63,15 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         {"B": 1, "H": 4, "M": 8, "N": 50, "C": 64, "R": 16, "T": 40},
         {"columns": 32},
     ),
+    (
+        "mla_sparse",
+        "bf16",
+        {"B": 1, "H": 8, "M": 1, "N": 150, "C": 320, "R": 16, "T": 70},
+        {"columns": 64},
+    ),
+    ("mla", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "C": 300, "R": 32}, {"columns": 32}),
+    ("causal", "bf16", {"B": 1, "H": 1, "M": 40, "N": 70, "D": 304, "E": 576}, {}),
+    ("differential", "bf16", {"B": 1, "H": 2, "M": 40, "N": 70, "D": 32, "E": 192}, {}),
     ("mla_sparse", "f16", {"B": 1, "H": 4, "M": 4, "N": 200, "C": 64, "R": 16, "T": 24}, {}),
     (
         "mla_sparse",
@@ -75,10 +84,16 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("rope", "f16", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 20, "E": 32}, {}),
     ("rope", "f32", {"B": 1, "H": 2, "HK": 1, "M": 70, "N": 90, "D": 32, "E": 32}, {}),
     ("causal", "f32", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 40, "E": 24}, {"columns": 32}),
+    ("causal", "f32", {"B": 1, "H": 1, "M": 40, "N": 60, "D": 264, "E": 40}, {"columns": 16}),
     ("bigbird", "f16", {"B": 2, "H": 2, "N": 200, "NB": 13, "D": 32, "E": 32}, {"columns": 32}),
     ("variance", "bf16", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
     ("dropout", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
-    ("differential", "f16", {"B": 1, "H": 1, "M": 70, "N": 150, "D": 16, "E": 32}, {"columns": 48}),
+    (
+        "differential",
+        "f16",
+        {"B": 1, "H": 1, "M": 70, "N": 150, "D": 16, "E": 32},
+        {"columns": 48, "warpgroups": 2},
+    ),
     (
         "pair_bias",
         "f16",
