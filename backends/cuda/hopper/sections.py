@@ -70,7 +70,8 @@ def sections(s: Structure, most: int) -> Sections:
 
 def shared_along(s: Structure) -> tuple[str, ...]:
     """The axes of the grid along which tiles read the same elements for their rows and positions, such as a bias that all
-    batches have. Tiles that differ in them alone are dealt out one after the other: memory is read for the first of them."""
+    batches have. Tiles that differ in them alone are dealt out one after the other: memory is read for the first of them.
+    Tables that positions only lead to are small."""
     defs = definitions([*s.top, *s.prologue, *(op for b in s.blocks for op in walk(b.loop.body))])
 
     def names(op: Load) -> set[str]:
@@ -81,7 +82,7 @@ def shared_along(s: Structure) -> tuple[str, ...]:
         names(op)
         for b in s.blocks
         for op in walk(b.middle)
-        if isinstance(op, Load) and set(op.result.type.axes) == {s.row, s.stream}
+        if isinstance(op, Load) and s.stream in op.index and s.row in op.result.type.axes
     ]
     others = (a for a, _ in s.grid.axes if a != s.row)
     return tuple(a for a in others if any(a not in names for names in read))

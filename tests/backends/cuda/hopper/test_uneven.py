@@ -68,6 +68,7 @@ kernel biased(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, D], P[{dims}]) -> O[b, h,
         ("M, N", "i, j", ("b", "h")),
         ("G, M, N", "h // 2, i, j", ("b",)),
         ("B, H, N", "b, h, j", ()),
+        ("H, G", "h, i - j", ()),
     ],
 )
 def test_tiles_that_share_a_bias_follow_each_other(
