@@ -18,6 +18,7 @@ from tilec.backends.cuda.hopper.analysis import HEAVY
 from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import changed
+from tilec.backends.cuda.hopper.sections import shared_along
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.uneven import LATE, growing, uneven
 from tilec.backends.cuda.untiled import Untiled
@@ -116,7 +117,8 @@ def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> list[Schedul
     """The schedules whose tiles fit a multiprocessor, those that are fast where they do first, and those last beside whose
     tiles registers are likely to lack. `limit`: the shared memory that a block may ask for."""
     late = 2 * LATE if growing(s) else 0
-    base = Schedule(order="longest" if uneven(s) else "static", late=late)
+    turns = uneven(s) or (s.rows > FEW and shared_along(s))
+    base = Schedule(order="longest" if turns else "static", late=late)
     tiles = (*s.queries, *s.rings)
     width = max([t.width for t in tiles] + [x.width for x in s.slots])
     rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))

@@ -109,6 +109,11 @@ class FragmentLoop:
         own = [x for x in found if self.block.structure.stream in self.scope.axes(x)]
         return len(own) >= LONG and self.block.fetched.keys().isdisjoint(own)
 
+    def test(self, x: str) -> None:
+        """The words of a mask, without a loop that needs them."""
+        self.mark = len(self.out.lines), self.out.depth
+        self.words.tested(x)
+
     def begin(self) -> None:
         """The parts of reductions and the arrays that the loop fills."""
         out, size = self.out, 2 * self.held * self.block.structure.columns // 8

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
+from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.schedule import Schedule
@@ -72,6 +73,13 @@ class Turn:
 @dataclass(frozen=True)
 class Fetch:
     """Asks for the elements of tensors that a block's window needs, by row and position."""
+
+    block: int
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Makes the masks of a block's window that no product decides about."""
 
     block: int
 
@@ -153,6 +161,7 @@ Step: TypeAlias = Union[
     Advance,
     Turn,
     Fetch,
+    Mask,
     Compute,
     First,
     Hear,
@@ -185,6 +194,7 @@ def program(
     issued = (*heads, *turn, Issue("heads"), *values, Issue("tails"), *pass_on)
     windows = tuple(
         (
+            *((Mask(k),) if early(s, b) else ()),
             Settle(1, ("heads",)),
             *free_heads,
             *(acquire if k in with_labels else ()),
@@ -194,7 +204,7 @@ def program(
             Compute(k, "after"),
             *(release if k in with_labels else ()),
         )
-        for k in range(len(s.blocks))
+        for k, b in enumerate(s.blocks)
     )
     if s.chosen:
         hear = Hear(ahead[0])
