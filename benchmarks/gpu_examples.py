@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,13 @@ class Shape:
 
 @dataclass(frozen=True)
 class Run:
-    """An example, its arguments, and what it must take, in ms."""
+    """An example, its tensors and scalars, and what it must take, in ms."""
 
     example: str
     what: str
     make: Callable[[], list[Any]]
     least: float
+    scalars: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def floats(*shape: int, dtype: str = "float16") -> Any:
@@ -137,7 +138,8 @@ def bigbird(n: int) -> Run:
 def natten(side: int) -> Run:
     """An image as a square; the part counts the rows of a neighbourhood, whole."""
     shape = Shape(2, 8, side**2, side**2, 64, 8, 7 / side)
-    return Run("natten2d", f"{side}x{side} D=64", lambda: [*shape.arrays(), side, 7], shape.least)
+    scalars = {"W": side, "size": 7}
+    return Run("natten2d", f"{side}x{side} D=64", shape.arrays, shape.least, scalars)
 
 
 def t5() -> Run:
@@ -258,9 +260,9 @@ def timed(run: Run) -> float:
 
     kernel = tilec.load(ROOT / "examples" / f"{run.example}.tile", target="cuda")
     arrays = run.make()
-    kernel(*arrays)
+    kernel(*arrays, **run.scalars)
     torch.cuda.synchronize()
-    return timing.timed({"tilec": lambda: kernel(*arrays)}, 3)["tilec"]
+    return timing.timed({"tilec": lambda: kernel(*arrays, **run.scalars)}, 3)["tilec"]
 
 
 def main() -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper import between
 from tilec.backends.cuda.hopper.analysis import Analysis, Root
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
@@ -16,7 +18,7 @@ from tilec.backends.cuda.hopper.expression import (
     literal,
 )
 from tilec.backends.cuda.hopper.pairs import element
-from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log, same_quotient
+from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log
 from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.words import Words
@@ -265,14 +267,16 @@ class FragmentLoop:
                 bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
                 args = [bit, self.value(self.bare(x, y)), self.value(z)]
                 return pointwise("select", args, op.result.type.dtype)
-            case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
-                return same_quotient(*map(self.value, quotient))
+            case Map() if (test := self.block.tests.between(op)) is not None:
+                return between.tested(test, self.value, self.value(self.block.structure.stream))
             case Map(fn="log" | "log2", args=(y,)):
                 return quick_log(op.fn, self.value(self.bare(x, y)))
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if op.fn == "select":
                     return self.selected(x, op, args)
+                if op.fn in ("and", "or"):
+                    args = self.spanned(op, args)
                 return pointwise(op.fn, args, op.result.type.dtype)
             case Cast():
                 return cast(self.value(op.x), op.to)
@@ -283,6 +287,16 @@ class FragmentLoop:
                 return self.scope.load(op, index, self.place(op, index))
             case _:
                 raise Refused(f"{x} is no pointwise value")
+
+    def spanned(self, op: Map, args: list[Expression]) -> list[Expression]:
+        """Conditions of a stretch and of what is the same along a row: that is a stretch, too."""
+        if not any(a.span for a in args):
+            return args
+        steady = [isinstance(y, str) and self.block.is_fixed(y) for y in op.args]
+        return [
+            replace(a, span=Span(high=(f"({a.text} ? BEYOND : -BEYOND)",))) if s else a
+            for a, s in zip(args, steady, strict=True)
+        ]
 
     def selected(self, x: str, op: Map, args: list[Expression]) -> Expression:
         """A selection; where its condition is a stretch of columns and others, of one value by each: the compiler then

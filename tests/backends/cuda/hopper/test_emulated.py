@@ -312,8 +312,21 @@ MASKS: dict[str, tuple[str, tuple[int, ...], int]] = {
     "no stretch": ("j % n == 0 and j <= i", (3, -3, 0, 1 << 40), 32),
     "a stretch or columns": ("j <= i and (i // n == j // n or j % n < 2)", (48, -7), 32),
     "columns of two words": ("i // 50 == j // 50 or j % n < 2", (48,), 144),
-    "places in lines": ("abs(i % n - j % n) <= 2 and abs(i // n - j // n) < 2", (16, -7, 0), 32),
-    "places in lines, two words": ("abs(i % n - j % n) <= 2 or not (j % n < 5)", (16,), 144),
+    "places in lines": (
+        "abs(i % n - j % n) <= 2 and abs(i // n - j // n) < 2",
+        (16, -7, 0, 1, 1 << 40, -(1 << 40)),
+        32,
+    ),
+    "places in lines, two words": ("abs(i % n - j % n) <= 2 or not (j % n < 5)", (16, -19), 144),
+    "lines before": ("j // n < i // n or j == i", (16, 1, -7, 0, 1 << 40, -(1 << 40)), 32),
+    "lines up to another": ("j // 48 - i // 9 <= n or i // 16 >= j // 16", (0, -(1 << 62)), 64),
+    "a remainder up to that of the row": (
+        "j % n <= i % n or j == 0",
+        (12, -(1 << 33), 1 << 29),
+        32,
+    ),
+    "as far as may be": ("abs(i - j) <= n and not (i - j // 3 < n - 99)", (9, (1 << 63) - 1), 32),
+    "not in a line": ("not (j // n == i // n) or j % n == i % n", (12, -12, 1), 144),
 }
 
 
