@@ -14,6 +14,7 @@ from tilec.backends.cuda.hopper.expression import (
     ELEMENT,
     POSITION,
     Expression,
+    bracket,
     cast,
     literal,
 )
@@ -284,7 +285,7 @@ class FragmentLoop:
                 return element(self.block.fetched[x], op)
             case Load():
                 index = [self.value(y) for y in op.index]
-                return self.scope.load(op, index, self.place(op, index))
+                return self.scope.load(op, index, self.place(op, index), self.inside_by_bit)
             case _:
                 raise Refused(f"{x} is no pointwise value")
 
@@ -324,6 +325,14 @@ class FragmentLoop:
             return [condition]
         return [Expression(text, "bool") for text in (self.words.bit(span), *span.others)]
 
+    def inside_by_bit(self, e: Expression, bound: Expression) -> str | None:
+        """The test that an index is in range, by a bit for each column."""
+        if e.step != 1 or max(e.bits, bound.bits) > 31 or not self.words.whole:
+            return None
+        base = bracket(e.text)
+        span = Span((f"-{base}",), (f"{bound.text} - 1 - {base}",))
+        return self.words.bit(span) if self.words.hoists(span) else None
+
     def place(self, op: Load, index: list[Expression]) -> str | None:
         """An element by a pointer that is computed before the loop; None where its index is computed in it."""
         inside = {w for e in self.locals.values() for w in re.findall(r"[A-Za-z_]\w*", e.text)}
@@ -334,8 +343,9 @@ class FragmentLoop:
         name = self.names.of(op.tensor)
         pointer = self.names.fresh(f"{name}_at")
         rows = any("r" in w for w in words)
-        base = " + ".join(f"(i64)({e.text}) * {name}_stride{k}" for k, e in enumerate(index))
-        steps = [f"{e.step} * {name}_stride{k}" for k, e in enumerate(index) if e.step]
+        strides = [self.scope.stride(op.tensor, k) for k in range(len(index))]
+        base = " + ".join(f"(i64)({e.text}) * {n}" for n, e in zip(strides, index, strict=True))
+        steps = [f"{e.step} * {n}" for n, e in zip(strides, index, strict=True) if e.step]
         element = ELEMENT[self.scope.dtype(op.tensor)]
         if rows:
             self.before(
