@@ -52,8 +52,8 @@ SIDE_BY_SIDE = 256
 """The differences that are looked up side by side."""
 SHORT = 128
 """The longest axes of which there is an element for each pair."""
-LEAST = 32
-"""The rows of a tile from which on it pays."""
+MANY = 65
+"""The rows of a tile from which on there are fewer differences than pairs, by much."""
 COMPARE = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
 
 
@@ -72,7 +72,7 @@ class _Lookups:
 
     def op(self, op: Op) -> Iterator[Op]:
         """What takes an op's place."""
-        tiled = [a for a, n in op.axes if n >= LEAST] if isinstance(op, Grid) else []
+        tiled = [a for a, n in op.axes if n > 1] if isinstance(op, Grid) else []
         if not isinstance(op, Grid) or len(tiled) != 1:
             yield op
             return
@@ -129,7 +129,8 @@ class _Grid:
         emit = FoldingBuilder(self.by.kernel, self.by.taken, tiles)
         outer = tuple(a for a, _ in self.grid.axes if a in self.single & below)
         index: list[Operand]
-        if self.slope(op.result.name, stream) == 0:
+        many = (tiles[self.row] or 0) >= MANY
+        if many and self.slope(op.result.name, stream) == 0:
             value = self.by_difference(stream, outer).buffer(op, self.known)
             rows = emit.scalar(self.by.kernel.extents[self.row])
             index = [*outer, emit.fn("add", emit.fn("sub", stream, self.row), rows)]

@@ -36,13 +36,10 @@ def _pairs(s: Structure, block: Block) -> Iterator[Load]:
 
 def _along(s: Structure, op: Load) -> bool:
     """Whether a load has the positions of the streamed axis along one dimension, which is as long as the axis."""
-    if op.index.count(s.stream) != 1:
+    if op.tensor not in s.kernel.tensors or op.index.count(s.stream) != 1:
         return False
-    place, extents = op.index.index(s.stream), s.kernel.extents
-    if op.tensor in s.kernel.tensors:
-        return s.kernel.tensors[op.tensor].dims[place] == extents[s.stream]
-    made = s.kernel.values.get(op.tensor)
-    return made is not None and extents[made.type.axes[place]] == extents[s.stream]
+    dims = s.kernel.tensors[op.tensor].dims
+    return dims[op.index.index(s.stream)] == s.kernel.extents[s.stream]
 
 
 def registers(s: Structure) -> int:
