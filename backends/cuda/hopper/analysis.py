@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from tilec.backends.cuda.fast import Refused
-from tilec.backends.cuda.hopper.between import Tests
+from tilec.backends.cuda.hopper.between import Comparisons
 from tilec.backends.cuda.hopper.conditions import Conditions
 from tilec.backends.cuda.hopper.expression import (
     Expression,
@@ -87,13 +87,13 @@ class Analysis:
             [h for h in heads if h.name not in used_as_init], registers.heads, strict=True
         ):
             self.arrays[h.name] = array
-        self.tests = Tests(s.row, s.stream, self.defs, self.is_steady_int)
+        self.comparisons = Comparisons(s.row, s.stream, self.defs, self.is_steady_int)
         self.masks = Conditions(
             s.row,
             s.stream,
             self.defs,
             {h.name for h in heads},
-            lambda op: self.tests.between(op) is not None,
+            lambda op: self.comparisons.between(op) is not None,
         )
         self.slot_of: dict[str, int] = {a: k for k, a in enumerate(block.args)}
         for k, a in enumerate(block.args):

@@ -1,4 +1,4 @@
-"""Tests whether a position, its quotient or its remainder is between two numbers: stretches of columns.
+"""Comparisons whether a position, its quotient or its remainder is between two numbers: stretches of columns.
 
 `abs(i // n - j // n) <= 2` is true from the least position whose quotient is `i // n - 2` up to the greatest one whose
 quotient is `i // n + 2`; with `%`, there is such a stretch in each period. Nothing is divided for each element.
@@ -36,8 +36,8 @@ class Between:
 
 
 @dataclass(frozen=True)
-class Tests:
-    """What tests of a block are made of. `is_steady`: whether an operand is an integer that does not change along a row."""
+class Comparisons:
+    """The comparisons of a block. `is_steady`: whether an operand is an integer that does not change along a row."""
 
     row: str
     stream: str

@@ -268,7 +268,7 @@ class FragmentLoop:
                 bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
                 args = [bit, self.value(self.bare(x, y)), self.value(z)]
                 return pointwise("select", args, op.result.type.dtype)
-            case Map() if (test := self.block.tests.between(op)) is not None:
+            case Map() if (test := self.block.comparisons.between(op)) is not None:
                 return between.tested(test, self.value, self.value(self.block.structure.stream))
             case Map(fn="log" | "log2", args=(y,)):
                 return quick_log(op.fn, self.value(self.bare(x, y)))
