@@ -145,7 +145,7 @@ def on_gpu() -> Iterator[dict[str, Any]]:
 def pieces(kernel: Any, arrays: list[Any], out: Any) -> Calls:
     """What a call that comes again is made of."""
     kernel(*arrays)
-    repeats = kernel._repeats
+    repeats = kernel._calls.repeats
     look = repeats.look(arrays, {}, None)
     ready = repeats.find(look)
     addresses = [*look[1], out.data_ptr()]

@@ -52,7 +52,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Run:
-    """An example, its tensors and scalars, and what it must take, in ms."""
+    """An example, its arguments, and what it must take, in ms."""
 
     example: str
     what: str
@@ -114,6 +114,18 @@ def int8(b: int, m: int, n: int) -> Run:
     return Run("int8_cache", f"B={b} M={m} N={n}", make, max(size / BYTES, products))
 
 
+def latent(b: int, h: int, m: int, n: int, part: float = 1.0) -> Run:
+    """Latents of 512 numbers and 64 with positions, for all heads: decoding with many of these is bound by products."""
+    size = 2 * b * (n * 576 + h * m * (576 + 512))
+    products = 2 * b * h * m * n * (576 + 512) * part / FLOPS
+
+    def make() -> list[Any]:
+        queries = [floats(b, h, m, 512), floats(b, h, m, 64)]
+        return [*queries, floats(b, n, 512), floats(b, n, 64)]
+
+    return Run("mla", f"B={b} H={h} M={m} N={n}", make, max(size / BYTES, products))
+
+
 def nsa(b: int, n: int, blocks: int) -> Run:
     """Blocks of 16 keys before each query, drawn by chance, that 16 of 64 heads share."""
     shape = Shape(b, 64, n, n, 128, 4, 16 * blocks / n)
@@ -138,8 +150,7 @@ def bigbird(n: int) -> Run:
 def natten(side: int) -> Run:
     """An image as a square; the part counts the rows of a neighbourhood, whole."""
     shape = Shape(2, 8, side**2, side**2, 64, 8, 7 / side)
-    scalars = {"W": side, "size": 7}
-    return Run("natten2d", f"{side}x{side} D=64", shape.arrays, shape.least, scalars)
+    return Run("natten2d", f"{side}x{side} D=64", shape.arrays, shape.least, {"W": side, "size": 7})
 
 
 def t5() -> Run:
@@ -243,6 +254,12 @@ def runs() -> list[Run]:
         *(int8(2, m, n) for m, n in ((8192, 8192), (1, 65536), (16, 65536))),
         *(paged(b, m, n) for b, m, n in ((32, 1, 8192), (32, 4, 8192), (4, 1, 65536))),
         paged(4, 2048, 8192),
+        plain("naive", Shape(b=1, m=4096, n=4096, d=512)),
+        plain("causal", Shape(b=1, m=4096, n=4096, d=320, part=0.5)),
+        latent(32, 128, 1, 8192),
+        latent(1, 128, 1, 65536),
+        latent(32, 16, 1, 8192),
+        latent(1, 16, 4096, 4096, 0.5),
         nsa(1, 8192, 16),
         bigbird(8192),
         natten(64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_keys_and_folders(monkeypatch, tmp_path):
     unwritable = tmp_path / "file"
     unwritable.write_bytes(b"")
     assert cache.cached(unwritable / "x", lambda: cache.Entry(b"c")).object == b"c"
+
+
+def test_of_what_is_made_anew_in_no_time_the_newest_stay(monkeypatch, tmp_path):
+    monkeypatch.setitem(cache.KEPT, "rows", 3)
+    rows = [tmp_path / "rows" / f"{n:02x}.json" for n in (5, 4, 3, 2, 1, 0)]
+    for age, row in enumerate(reversed(rows[:-1])):
+        cache.keep(row, b"known")
+        os.utime(row, (1e9 - age, 1e9 - age))
+    assert len(list((tmp_path / "rows").iterdir())) == 5
+    cache.keep(rows[-1], b"known")
+    assert sorted((tmp_path / "rows").iterdir()) == sorted(rows[-3:])
+    for n in range(5):
+        cache.keep(tmp_path / "cpu" / f"00{n}.o", b"code")
+    assert len(list((tmp_path / "cpu").iterdir())) == 5
 
 
 def test_a_full_disk_leaves_nothing_behind(monkeypatch, tmp_path):

@@ -19,6 +19,7 @@ Q = np.ones((3, 2), np.float32)
         ({"tile": {"i": 0}}, "expected an integer of 1 or more for axis i, got 0"),
         ({"tile": 3}, "tile: expected a dict"),
         ({"tile": {3: 4}}, "tile: an axis: expected a str"),
+        ({"tile": {"x": 4}}, "tile: total has no axis 'x'; its axes are i, d"),
         ({"schedule": 3}, "schedule: expected a dict"),
         ({"target": 3}, "target: expected a str"),
         ({"name": 3}, "name: expected a str"),

@@ -388,6 +388,27 @@ def test_fields_of_a_schedule_are_numbers(tile):
     assert tile("run", "causal.tile", "--schedule", "workers=8")[0] == 0
 
 
+def test_a_page_is_refused_before_the_work(tile):
+    for file, words in (("none/a.html", "no such folder"), (".", "it is a folder")):
+        status, _, err = tile("ir", "none.tile", "--html", file)
+        assert (status, words in err) == (1, True)
+
+
+def test_ir_lists_and_shows_the_passes_that_run_for_the_sizes(tile):
+    few = ["ir", str(ROOT / "examples/paged.tile"), "--target", "cuda:sm_90a", "--size", "M=4"]
+    listed = [line.split()[0] for line in tile(*few, "--list")[1].splitlines()]
+    shown = tile(*few, "--all")[1].splitlines()
+    assert [f"# after {n}" for n in ("lower", *listed)] == [x for x in shown if x[:1] == "#"]
+    assert "fold" in listed
+    assert "i_r < M * 4" in tile(*few, "--after", "fold")[1]
+    status, _, err = tile(*few[:-2], "--after", "fold")
+    assert (status, "not in this pipeline" in err, "--passes names others" in err) == (
+        1,
+        True,
+        True,
+    )
+
+
 @pytest.mark.parametrize("command", ["tune", "bench"])
 def test_a_drawing_is_refused_before_the_work(tile, command):
     pytest.importorskip("matplotlib")
@@ -455,15 +476,15 @@ def test_bench_says_where_times_are_uneven(tile, monkeypatch):
 
 
 def test_bench_gives_all_their_turns_to_the_end(monkeypatch):
-    from tilec.cli import bench
+    from tilec import beside
 
     order: list[str] = []
 
-    def runner(name: str, seconds: float) -> bench.Runner:
-        return bench.Runner(name, lambda: order.append(name) or seconds)
+    def runner(name: str, seconds: float) -> beside.Runner:
+        return beside.Runner(name, lambda: order.append(name) or seconds)
 
     quick, slow = runner("quick", 0.01), runner("slow", 0.04)
-    bench._time([quick, slow], 2.0, lambda run: run())
+    beside.take_turns([quick, slow], 2.0, lambda run: run())
     assert (len(quick.times), len(slow.times)) == (200, 51)
     half = len(order) // 2
     assert abs(order[:half].count("quick") - order[half:].count("quick")) < 10
@@ -490,8 +511,6 @@ def test_ir_writes_a_page_and_a_graph(tile):
     assert Path("x.html").read_text().startswith("<!doctype html>")
     status, out, _ = tile("ir", "causal.tile", "--dot", "--after", "fuse")
     assert (status, out.startswith("digraph")) == (0, True)
-    status, _, err = tile("ir", "causal.tile", "--html", "no/such/folder.html")
-    assert (status, "cannot write" in err) == (1, True)
 
 
 def test_emit(tile):

@@ -138,8 +138,11 @@ def test_spans_are_those_of_the_file():
     assert (let.value.y.span.line, let.value.y.span.column) == (4, 7)
 
 
-def test_line_ends_of_other_systems():
-    assert parse(f"{HEAD}    O = X[i]\n".replace("\n", "\r\n")).diagnostics == ()
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_line_ends_of_other_systems(end):
+    program = parse(f"# first\n{HEAD}    O = X[i]\n".replace("\n", end))
+    assert program.diagnostics == ()
+    assert program.kernels["f"].body[0].span.line == 3
 
 
 def test_what_a_broken_line_would_define_is_kept():

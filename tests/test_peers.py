@@ -8,8 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from tilec import peers
-from tilec.cli import bench
+from tilec import beside, peers
 from tilec.formula import Formula, Roles, evaluate
 
 ROLES = Roles(("q", "k", "v"), "slopes")
@@ -73,9 +72,9 @@ def test_some_heads_stand_for_all(monkeypatch):
         "slopes": rng.normal(size=6),
     }
     formula = Formula(slopes="slopes", mask="causal", aligned=True)
-    assert bench._some_heads(arrays, ROLES)[1] is arrays
-    monkeypatch.setattr(bench, "COMPARED", 10)
-    some, own = bench._some_heads(arrays, ROLES)
+    assert beside.some_heads(arrays, ROLES)[1] is arrays
+    monkeypatch.setattr(beside, "COMPARED", 10)
+    some, own = beside.some_heads(arrays, ROLES)
     full = evaluate(formula, arrays, ROLES.names)
     assert full[some].shape == (1, 2, 5, 4)
     np.testing.assert_allclose(evaluate(formula, own, ROLES.names), full[some], rtol=1e-12)

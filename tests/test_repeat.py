@@ -33,7 +33,7 @@ def torch():
 
 
 def seen(kernel):
-    return len(kernel._repeats._ready)
+    return len(kernel._calls.repeats._ready)
 
 
 def want(x, s=1.0, n=1, flip=False):
@@ -202,7 +202,7 @@ def test_a_repeat_is_cut_for_the_threads_there_are(monkeypatch):
     for threads in "1", "1", "2", "2", "1":
         monkeypatch.setenv("TILEC_NUM_THREADS", threads)
         np.testing.assert_allclose(kernel(**data), want, atol=1e-5)
-        cuts.append((len(kernel._plans), seen(kernel)))
+        cuts.append((len(kernel._calls.known), seen(kernel)))
     assert cuts == [(1, 1), (1, 1), (2, 1), (2, 1), (2, 1)]
-    one, two = (p.ir for p in kernel._plans.values())
+    one, two = (p.ir for p in kernel._calls.known.values())
     assert one != two

@@ -44,6 +44,8 @@ SUFFIXES = {"cpu": ".o", "cuda": ".cubin", "rows": ".json", "sources": ".txt"}
 """Of the files of each kind of entry."""
 OBJECTS = ("cpu", "cuda")
 """The kinds that are code."""
+KEPT = {"rows": 4096, "sources": 256}
+"""How many entries of a kind stay, where they are made anew in no time; code stays until somebody clears the cache."""
 
 
 def root() -> Path:
@@ -142,3 +144,20 @@ def keep(path: Path, data: bytes) -> None:
     except OSError:
         if held is not None:
             Path(held).unlink(missing_ok=True)
+    else:
+        _evict(path)
+
+
+def _evict(path: Path) -> None:
+    """Removes the oldest entries beside a new one, where there are too many. Counting takes longer than writing one, and is
+    done for one name in 256."""
+    most = KEPT.get(path.parent.name)
+    if most is None or not path.name.startswith("00"):
+        return
+    try:
+        with os.scandir(path.parent) as entries:
+            found = sorted((e.stat().st_mtime_ns, e.path) for e in entries)
+        for _, old in found[:-most]:
+            Path(old).unlink(missing_ok=True)
+    except OSError:  # another process removes them, too
+        return

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import cast
 
 from tilec.dtypes import SIZES, DType
 from tilec.errors import ArgumentError
+from tilec.renaming import stem
 
 
 def text(what: str, x: object) -> str:
@@ -39,11 +40,22 @@ def path(x: object) -> str:
 
 
 def extents(tile: object) -> dict[str, int]:
-    """Tile extents by axis, as Python's integers; whether the axes exist and the extents fit, the passes say.
+    """Tile extents by axis, as Python's integers; whether they fit, the passes say.
 
     Raises ArgumentError for what is no mapping from names to integers.
     """
     return {text("tile: an axis", a): _extent(a, n) for a, n in _mapping("tile", tile).items()}
+
+
+def tiled(tile: Iterable[str], kernel: str, axes: Collection[str]) -> None:
+    """Raises ArgumentError for an axis to tile that a kernel, whose axes these are, cannot have.
+
+    Passes make further axes, and name them after the program's: `i_r`.
+    """
+    for a in tile:
+        if a not in axes and not a.startswith(tuple(f"{stem(known)}_" for known in axes)):
+            there = f"its axes are {', '.join(axes)}" if axes else "it has none"
+            raise ArgumentError(f"tile: {kernel} has no axis {a!r}; {there}")
 
 
 def schedule(fields: object) -> dict[str, object]:

@@ -7,22 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tilec import backend, binding, bounds, choices, pipeline, scalar
-from tilec.arrays import Array, check_gradient, device_of, give, reach, view
+from tilec import backend, binding, choices, pipeline, scalar
+from tilec.arrays import view
 from tilec.dtypes import DType, kind
-from tilec.errors import (
-    ArgumentError,
-    UnsupportedError,
-)
+from tilec.errors import ArgumentError, UnsupportedError
 from tilec.ir import Argument, Tensor
 from tilec.ir import Kernel as IR
-from tilec.outline import Tiles
-from tilec.repeat import Look, Ready, Repeats
-from tilec.results import Maker, Result, given, makers
+from tilec.plans import Plan, Plans, results
 from tilec.scalar import Number, Scalar
 from tilec.source import Source, read
 from tilec.stages import Stages
-from tilec.uncollected import uncollected
 from tilec.versions import Versions
 
 if TYPE_CHECKING:
@@ -30,10 +24,6 @@ if TYPE_CHECKING:
     from tilec.traffic import Budget
     from tilec.tuning.board import Leaderboard
     from tilec.tuning.store import Winner
-    from tilec.typed import Typed
-
-PLANS = 256
-"""How many different calls (shapes, strides, element types, scalars) a kernel remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +44,6 @@ class Parameter:
         text = self.name if self.type is None else f"{self.name}: {self.type}"
         text += "" if self.dims is None else f"[{', '.join(self.dims)}]"
         return text if self.default is None else f"{text} = {self.default}"
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A checked call: its sizes and scalars, the tiles that run, what runs them, and what its outputs look like.
-
-    `tuned`: the stored schedule that it takes, None where it has the default one or the user's.
-    """
-
-    bound: binding.Bound
-    tiles: Tiles
-    run: backend.Runner
-    outputs: tuple[Result, ...]
-    tuned: Winner | None = None
-
-    @property
-    def ir(self) -> IR:
-        """The IR that runs."""
-        return self.tiles.kernel
 
 
 class Kernel:
@@ -97,10 +68,10 @@ class Kernel:
         self._schedule = choices.schedule(schedule)
         backend.check_schedule(target, self._schedule)
         self._header = source.header
+        choices.tiled(self._tile, source.name, self._header.extents)
         self._versions = Versions(source, self._tile, self._schedule)
         self._stages = Stages(self._versions, target)
-        self._plans: dict[object, Plan] = {}
-        self._repeats = Repeats(source.header)
+        self._calls = Plans(self._versions, target)
 
     # ---- the signature
 
@@ -185,111 +156,11 @@ class Kernel:
         in the order of the signature. One output comes as an array, several as a tuple. Raises ArgumentError for
         arguments that do not fit, UnsupportedError and ResourceError for what the target cannot do.
         """
-        while True:
-            look = self._repeats.look(tensors, named, out)
-            ready = None if look is None else self._repeats.find(look)
-            try:
-                if look is None or ready is None:
-                    return self._first(tensors, named, out, look)
-                return ready(look[1], out)
-            except backend.Stale:
-                self._repeats.drop(look)
-
-    def _first(
-        self, tensors: Sequence[Any], named: Mapping[str, Any], out: Any, look: Look | None
-    ) -> Any:
-        """A call that is checked in full; others that look like it will be repeats."""
-        plan, arrays = self._planned(tensors, named)
-        make = makers(plan.outputs, arrays) if out is None else ()
-        results = (
-            {m.result.name: m.array() for m in make}
-            if out is None
-            else given(plan.outputs, arrays, out)
-        )
-        launch = None if look is None else plan.run.ready(arrays, plan.bound.scalars, results)
-        if look is None or launch is None:
-            plan.run(arrays, plan.bound.scalars, results)
-        else:
-            launch([a.pointer for a in (*arrays.values(), *results.values())])
-            self._keep(look, launch, arrays, make, {} if out is None else results)
-        if out is not None:
-            return out
-        values = tuple(give(a) for a in results.values())
-        return values[0] if len(values) == 1 else values
-
-    def _keep(
-        self,
-        look: Look,
-        launch: backend.Launch,
-        arrays: Mapping[str, Array],
-        make: tuple[Maker, ...],
-        given: Mapping[str, Array],
-    ) -> None:
-        """Remembers a call, unless it ran on copies of arrays that tilec cannot take as they are."""
-        seen = [a.pointer for a in (*arrays.values(), *given.values())]
-        if seen != look[1]:
-            return
-        if given:
-            spans = tuple(reach(a) for a in (*arrays.values(), *given.values()))
-            self._repeats.keep(look, Ready(launch, reach=spans))
-        else:
-            self._repeats.keep(look, Ready(launch, make=make))
+        return self._calls.call(tensors, named, out)
 
     def plan(self, /, *tensors: Any, **named: Any) -> Plan:
         """What a call with these arguments would run. Raises what the call would."""
-        return self._planned(tensors, named)[0]
-
-    def _planned(
-        self, tensors: Sequence[Any], named: Mapping[str, Any]
-    ) -> tuple[Plan, dict[str, Array]]:
-        given = binding.by_name(self._header, tensors, named)
-        names = self._header.tensors
-        target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
-        for n, x in given.items():
-            check_gradient(n, x)
-        arrays = {n: backend.see(n, given[n], target) for n in names}
-        return self._plan(target, arrays, binding.numbers(self._header, given)), arrays
-
-    def _plan(
-        self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
-    ) -> Plan:
-        """The plan of a call, made at the first call of its kind."""
-        layout = tuple((a.dtype, a.shape, a.strides) for a in arrays.values())
-        words = tuple((n, repr(x)) for n, x in scalars.items())
-        key = (target, layout, words, backend.threads(target))
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._new_plan(target, arrays, scalars)
-            while len(self._plans) >= PLANS:
-                self._plans.pop(next(iter(self._plans)), None)
-            self._plans[key] = plan
-        return plan
-
-    @uncollected()
-    def _new_plan(
-        self, target: str, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
-    ) -> Plan:
-        typed, bound = self._bound(arrays, scalars)
-        outputs = self._results(typed.facts.kernel, bound)
-        tuned = self._versions.tuned(target, typed, bound.sizes)
-        made = self._versions.compiled(target, typed, bound, tuned)
-        return Plan(bound, *made, outputs, tuned)
-
-    def _bound(
-        self, arrays: Mapping[str, Array], scalars: Mapping[str, Number]
-    ) -> tuple[Typed, binding.Bound]:
-        """The kernel for the element types of a call, and the call's sizes and scalars, all checked."""
-        typed = self._versions.typed(arrays)
-        facts = typed.facts
-        bound = binding.bind(facts.kernel, arrays, scalars)
-        bounds.check(facts.kernel, facts.indices, bound)
-        return typed, bound
-
-    @staticmethod
-    def _results(kernel: IR, bound: binding.Bound) -> tuple[Result, ...]:
-        return tuple(
-            Result(o.name, o.dtype, tuple(bound.extents[a] for a in o.axes)) for o in kernel.outputs
-        )
+        return self._calls.plan(self._calls.arguments(tensors, named))
 
     def tuned(self, *, dtype: DType = "f32", sizes: Mapping[str, int]) -> Winner | None:
         """The schedule that a search stored, or that is shipped, for calls of these sizes; None where the rule decides, or
@@ -304,6 +175,12 @@ class Kernel:
         """The names of the passes of the default pipeline, in order."""
         return () if self._target == "reference" else pipeline.TENSOR + pipeline.TILE
 
+    def passes_for(
+        self, *, dtype: DType = "f32", sizes: Mapping[str, int] | None = None
+    ) -> tuple[str, ...]:
+        """The names of the passes that run for these sizes, in order. Sizes that are not given are the program's."""
+        return tuple(s.name for s in self._stages.steps(dtype, sizes or {}))
+
     def ir(self, after: str | None = None, **sizes: int) -> str:
         """The IR text at the end of the pipeline, or after a pass (`lower`: before the first one).
 
@@ -311,14 +188,13 @@ class Kernel:
         """
         from tilec.text import show
 
-        names = ["lower", *self.passes]
-        if after is not None and after not in names:
-            raise ArgumentError(
-                f"no pass is called {after!r} here; expected one of {', '.join(names)}"
-            )
         if after is None:
             return show(self._stages.last("f32", sizes))
-        return show(next(k for n, k in self.stages(sizes=sizes) if n == after))
+        found = next((k for n, k in self.stages(sizes=sizes) if n == after), None)
+        if found is None:
+            names = ", ".join(["lower", *self.passes_for(sizes=sizes)])
+            raise ArgumentError(f"no pass is called {after!r} here; expected one of {names}")
+        return show(found)
 
     def stages(
         self,
@@ -422,7 +298,7 @@ class Kernel:
         given = binding.by_name(self._header, tensors, named)
         names = self._header.tensors
         arrays = {n: view(n, given[n]) for n in names}
-        typed, bound = self._bound(arrays, binding.numbers(self._header, given))
+        typed, bound = self._calls.bound(arrays, binding.numbers(self._header, given))
         kernel, plain = typed.lowered, {n: a.numpy() for n, a in arrays.items()}
         outcome = interpreter.run(kernel, plain, bound.scalars, **how)
         values = tuple(
@@ -458,24 +334,21 @@ class Kernel:
         ArgumentError for a space or a budget of no use, ResourceError where a call takes longer than the budget,
         UnsupportedError for the target `reference`.
         """
-        from tilec.tuning import search, use
+        from tilec.tuning import problem, use
 
         asked = None if space is None else [space]
-        options = search.Options(budget, asked, jobs, resume, progress, notice)
-        search.check(options)
-        given = binding.by_name(self._header, tensors, named)
-        names = self._header.tensors
-        target = self._target or backend.target_of({n: device_of(given[n]) for n in names})
+        options = problem.Options(budget, asked, jobs, resume, progress, notice)
+        problem.check(options)
+        arguments = self._calls.arguments(tensors, named)
+        target, arrays = arguments.target, arguments.arrays
         if target == "reference":
             raise UnsupportedError(
                 "tune: the target reference has no schedule; what works is cpu, cuda"
             )
-        arrays = {n: backend.see(n, given[n], target) for n in names}
-        typed, bound = self._bound(arrays, binding.numbers(self._header, given))
-        kernel, online = typed.lowered, typed.online
-        call = use.Call(kernel, online, arrays, bound, self._results(kernel, bound), target)
-        self._plans.clear()
-        self._repeats.clear()
+        typed, bound = self._calls.bound(arrays, arguments.scalars)
+        kernel = typed.lowered
+        call = use.Call(kernel, typed.online, arrays, bound, results(kernel, bound), target)
+        self._calls.clear()
         return call.tune(typed.fixed(bound.sizes), options)
 
 

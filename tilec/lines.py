@@ -25,6 +25,11 @@ _HEADER = re.compile(r"\s*kernel\b")
 _INDENT = re.compile(r"[ \t]*")
 
 
+def ended(text: str) -> str:
+    """A text whose lines end as they do here, wherever it was written."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """A logical line. `text` holds whole lines of the file, so columns are those of the file.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tilec import phrases, syntax
 from tilec.errors import Diagnostic, Span
-from tilec.lines import Line, Splitter
+from tilec.lines import Line, Splitter, ended
 from tilec.scope import MISTAKES
 from tilec.syntax import Broken, Def, Name, Program, Statement
 from tilec.wording import FOREIGN, near, unexpected_character
@@ -42,7 +42,7 @@ def parse(text: str, file: str = "<text>") -> Program:
         span = Span(file, 1, 1, 1, 2)
         message = f"this program has {len(text)} characters; the most is {LONGEST}"
         return Program(text, file, diagnostics=(Diagnostic(span, message),))
-    return _File(text, file).read()
+    return _File(ended(text), file).read()
 
 
 @dataclass
@@ -59,7 +59,7 @@ class _Body:
 class _File:
     def __init__(self, text: str, file: str) -> None:
         self.program = Program(text, file)
-        self.splitter = Splitter(text.replace("\r\n", "\n") if "\r" in text else text, file)
+        self.splitter = Splitter(text, file)
         self.diagnostics = self.splitter.diagnostics
         self.base: str | None = None
         self.body: _Body | None = None

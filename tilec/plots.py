@@ -21,11 +21,9 @@ POWERS = ("", "k", "M", "G", "T", "P", "E")
 
 
 def check(file: str) -> None:
-    """Raises what drawing to a file would, before the work that is to be drawn."""
+    """Raises what drawing to a file of this name would, before the work that is to be drawn."""
     _format(file)
     _figure_type()
-    if not os.path.isdir(os.path.dirname(file) or "."):
-        raise ArgumentError(f"cannot write {file}: there is no such folder")
 
 
 def _figure_type() -> Any:

@@ -40,13 +40,17 @@ def copy_fresh(body: Body, taken: set[str]) -> Body:
 
 def fresh(name: str, taken: set[str]) -> str:
     """A name like `name` that is not taken; it is then."""
-    stem = name.rstrip("0123456789").removesuffix("_") if "_" in name else name
     new, n = name, 0
     while new in taken:
         n += 1
-        new = f"{stem}_{n}"
+        new = f"{stem(name)}_{n}"
     taken.add(new)
     return new
+
+
+def stem(name: str) -> str:
+    """What a name like this one begins with, before an underscore."""
+    return name.rstrip("0123456789").removesuffix("_") if "_" in name else name
 
 
 def used_names(kernel: Kernel) -> set[str]:

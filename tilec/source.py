@@ -13,6 +13,7 @@ from tilec import choices, outline, plain
 from tilec.dtypes import DType
 from tilec.errors import ArgumentError, Diagnostic, SourceError, Span
 from tilec.ir import Kernel
+from tilec.lines import ended
 from tilec.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -172,18 +173,18 @@ def read(file: str) -> str:
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         hint = _near(file) if isinstance(e, FileNotFoundError) else ""
         raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}{hint}") from e
-    return decode(data, file).replace("\r\n", "\n")
+    return decode(data, file)
 
 
 def decode(data: bytes, file: str) -> str:
-    """The text of a file's bytes. Raises SourceError where they are not UTF-8."""
+    """The text of a file's bytes, whose lines may end as on any system. Raises SourceError where they are not UTF-8."""
     try:
-        return data.decode("utf-8-sig")
+        return ended(data.decode("utf-8-sig"))
     except UnicodeDecodeError as e:
-        before = data[: e.start].decode("utf-8", "replace")
+        before = ended(data[: e.start].decode("utf-8", "replace"))
         line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
         message = f"byte 0x{data[e.start]:02x} is not UTF-8 text"
         diagnostic = Diagnostic(
             Span(file, line, column, line, column + 1), message, "save the file as UTF-8"
         )
-        raise SourceError([diagnostic], data.decode("utf-8", "replace")) from None
+        raise SourceError([diagnostic], ended(data.decode("utf-8", "replace"))) from None

@@ -28,7 +28,7 @@ class Stages:
         self, dtype: DType, sizes: Mapping[str, int], steps: pipeline.Pipeline | None = None
     ) -> Iterator[tuple[str, Kernel]]:
         """The name of each pass and the IR after it, the first being `lower`. `steps`: another pipeline."""
-        known = {**self.source.sizes, **self.source.own(sizes)}
+        known = self._known(sizes)
         kernel = self.versions.all_of(dtype).lowered
         yield "lower", kernel
         if steps is not None:
@@ -48,6 +48,18 @@ class Stages:
         """The IR at the end."""
         *_, (_, kernel) = self.along(dtype, sizes, steps)
         return kernel
+
+    def steps(self, dtype: DType, sizes: Mapping[str, int]) -> pipeline.Pipeline:
+        """The passes that run on the way to a target, in order, as far as the sizes decide on them."""
+        target = self.target or "cpu"
+        if target == "reference":
+            return ()
+        online = self.versions.all_of(dtype).online
+        return pipeline.tensor_pipeline() + self._tile_steps(target, online, self._known(sizes))
+
+    def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """The sizes of the program, and those that are given on top."""
+        return {**self.source.sizes, **self.source.own(sizes)}
 
     def _tile_steps(
         self, target: str, online: Kernel, sizes: Mapping[str, int]

@@ -15,8 +15,9 @@ from tilec import backend
 from tilec.backends.cpu import pool
 from tilec.cut import Cutter
 from tilec.tuning import board as boards
-from tilec.tuning import expected, search, space, store
+from tilec.tuning import drafts, expected, search, space, store
 from tilec.tuning.key import key
+from tilec.tuning.problem import Options, Problem
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SIZES = {"B": 1, "H": 1, "M": 40, "N": 48, "D": 8, "E": 8}
@@ -93,7 +94,7 @@ def test_what_is_timed_is_what_a_call_runs(monkeypatch, example, dtype, sizes, t
     ran = []
 
     def first(self, e):
-        ran.append(self.candidate(e))
+        ran.append(self.drafts.candidate(e))
         raise Ran
 
     monkeypatch.setattr(search._Search, "prepare_default", lambda self: first(self, self.default))
@@ -117,7 +118,7 @@ def test_kernels_in_pieces_are_ranked():
     known, scalars = kernel.environment(sizes)
     stages = dict(kernel.stages(dtype="bf16", sizes=known))
     fixed = {d: known[d] for d in ("D", "E", "P")}
-    problem = search.Problem(
+    problem = Problem(
         key=key(stages["lower"], known, fixed, target),
         target=target,
         lowered=stages["lower"],
@@ -130,10 +131,10 @@ def test_kernels_in_pieces_are_ranked():
         bench=lambda: None,
     )
     with store.open_store() as s:
-        one = search._Search(problem, s, search.Options(space=["columns=32,64"]))
+        one = search._Search(problem, s, Options(space=["columns=32,64"]))
         others = one.ranked()
     assert any(n.endswith("_pieces") for n in one.default.runs.arguments)
-    assert 0 < one.bound(one.default.runs) < one.default.predicted
+    assert 0 < one.drafts.bound() < one.default.predicted
     assert others
     assert all(e.predicted > 0 for e in others)
 
@@ -299,7 +300,7 @@ def test_large_exponents_are_as_far_off_as_plain_arithmetic(monkeypatch, most):
 
 def test_a_budget_that_is_too_short_is_refused_before_anything_runs(monkeypatch):
     monkeypatch.setattr(search._Search, "prepare_default", lambda _: pytest.fail("it ran"))
-    monkeypatch.setattr(search.cost, "seconds", lambda *_: 25.0)
+    monkeypatch.setattr(drafts.cost, "seconds", lambda *_: 25.0)
     with pytest.raises(
         tilec.ResourceError, match=r"takes 25 s or more.* 60 s of the.*works is 600 s"
     ):
@@ -308,7 +309,7 @@ def test_a_budget_that_is_too_short_is_refused_before_anything_runs(monkeypatch)
 
 def test_a_budget_that_ends_early_leaves_the_default(monkeypatch):
     said = []
-    monkeypatch.setattr(search.cost, "seconds", lambda *_: 0.2)
+    monkeypatch.setattr(drafts.cost, "seconds", lambda *_: 0.2)
     late = {"left": property(lambda _: 0.0), "possible": lambda _: None}
     for name, x in late.items():
         monkeypatch.setattr(search._Search, name, x)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from tilec.cli import options
+from tilec.cli import files, options
 from tilec.errors import ArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
+    from tilec.dtypes import DType
     from tilec.ir import Kernel as IR
     from tilec.kernel import Kernel
+    from tilec.pipeline import Pipeline
+    from tilec.scalar import Number
+
+_Known: TypeAlias = "tuple[dict[str, int], dict[str, Number], dict[str, Any]]"
+"""Sizes, scalars, and arrays that decide what runs."""
 
 Passes = Annotated[
     str | None,
@@ -59,35 +66,27 @@ def ir(
     """Print the IR at the end of the pipeline, or along it."""
     forms = {"--all": every, "--diff": diff, "--list": list_, "--bytes": bytes_, "--dot": dot}
     chosen = [name for name, wanted in {**forms, "--html": html is not None}.items() if wanted]
-    if len(chosen) > 1:
-        raise typer.BadParameter("give one of these", param_hint=" and ".join(chosen))
-    if json and not bytes_:
-        raise typer.BadParameter("only --bytes has figures", param_hint="--json")
-    if after is not None and chosen in (["--list"], ["--html"]):
-        raise typer.BadParameter("give one of these", param_hint=f"--after and {chosen[0]}")
-    if locations and chosen not in ([], ["--all"], ["--diff"]):
-        raise typer.BadParameter(f"{chosen[0]} shows none", param_hint="--locations")
+    _check(chosen, after, passes, locations, json)
+    files.check(html)
     kernel = options.load(file, target, tile, schedule)
     if after == "pipeline" and not chosen:
-        if passes is not None:
-            raise typer.BadParameter(
-                "give one of these", param_hint="--passes and --after pipeline"
-            )
         _print_plans(kernel, dtype, size)
         return
-    stages = _stages(kernel, passes, dtype, size, after)
+    asked = _asked(kernel, passes, dtype, size, set_, seed)
+    if list_:
+        _print_list(asked)
+        return
+    stages = asked.stages(after)
     if html is not None:
-        _write_page(kernel, list(stages), html, dtype, size, set_, seed)
+        _write_page(asked, list(stages), html)
     elif dot:
         from tilec.page.graph import dot as graph
 
         print(graph(_last(stages)), end="")
-    elif list_:
-        _print_list(kernel, passes)
     elif diff:
         _print_diff(list(stages), locations)
     elif bytes_:
-        _print_bytes(kernel, _last(stages), dtype, size, set_, seed, json)
+        _print_bytes(asked, _last(stages), json)
     elif every:
         for name, k in stages:
             print(f"# after {name}\n{_text(k, locations)}")
@@ -95,44 +94,92 @@ def ir(
         print(_text(_last(stages), locations), end="")
 
 
-def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> None:
-    """Which warpgroup does what, and when: the last level before CUDA text."""
-    sizes = options.integers("--size", size, 0)
-    options.check_sizes(kernel, sizes)
-    element = None if dtype is None else options.element_type(dtype)
-    code = kernel.gpu_code(dtype=element, called=False, **sizes)
-    if not code.plans:
-        why = code.note or f"the emitter for {code.arch} is {code.emitter}"
-        raise UnsupportedError(f"--after pipeline: {kernel.name} has no plan for warpgroups: {why}")
-    print("\n".join(code.plans), end="")
+def _check(
+    forms: list[str], after: str | None, passes: str | None, locations: bool, json: bool
+) -> None:
+    """Raises a usage error for options that exclude each other. `forms`: those that say what is shown."""
+    one = "give one of these"
+    if len(forms) > 1:
+        raise typer.BadParameter(one, param_hint=" and ".join(forms))
+    if json and forms != ["--bytes"]:
+        raise typer.BadParameter("only --bytes has figures", param_hint="--json")
+    if after is not None and forms in (["--list"], ["--html"]):
+        raise typer.BadParameter(one, param_hint=f"--after and {forms[0]}")
+    if locations and forms not in ([], ["--all"], ["--diff"]):
+        raise typer.BadParameter(f"{forms[0]} shows none", param_hint="--locations")
+    if after == "pipeline" and passes is not None and not forms:
+        raise typer.BadParameter(one, param_hint="--passes and --after pipeline")
 
 
-def _stages(
+@dataclass(frozen=True)
+class _Asked:
+    """What is looked at: a kernel along a pipeline, its own where there are no `steps`, at these sizes. `scalars` and `seed`
+    matter where bytes are counted."""
+
+    kernel: Kernel
+    steps: Pipeline | None
+    dtype: DType
+    sizes: dict[str, int]
+    scalars: dict[str, Number]
+    seed: int
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The names of the passes, in order."""
+        if self.steps is not None:
+            return tuple(s.name for s in self.steps)
+        return self.kernel.passes_for(dtype=self.dtype, sizes=self.sizes)
+
+    def stages(self, after: str | None) -> Iterator[tuple[str, IR]]:
+        """The IR before and after each pass, up to a pass, None for all."""
+        if after is not None:
+            _check_after(after, ["lower", *self.passes])
+        stages = self.kernel.stages(dtype=self.dtype, sizes=self.sizes, steps=self.steps)
+        return _until(after, stages)
+
+    def counted(self, kernels: Iterable[IR]) -> _Known:
+        """What is known where these IRs are counted. Where data decides what runs, it is the sample data."""
+        sizes, scalars = self.kernel.environment(self.sizes, self.scalars)
+        return sizes, scalars, self.kernel.deciding(kernels, self.dtype, sizes, self.seed)
+
+
+def _asked(
     kernel: Kernel,
     passes: str | None,
     dtype: str | None,
     size: options.Strings,
-    after: str | None,
-) -> Iterator[tuple[str, IR]]:
-    """The IR before and after each pass, up to that of `--after`."""
+    set_: options.Strings,
+    seed: int,
+) -> _Asked:
     from tilec import pipeline
 
+    element, scalars = options.element_type(dtype, kernel.target), options.scalars(set_)
+    options.check_scalars(kernel, scalars)
+    steps = None if passes is None else pipeline.parse(passes)
+    return _Asked(kernel, steps, element, _sizes(kernel, size), scalars, seed)
+
+
+def _sizes(kernel: Kernel, size: options.Strings) -> dict[str, int]:
+    """The sizes of `--size`, checked."""
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
-    steps = None if passes is None else pipeline.parse(passes)
-    names = ["lower", *(kernel.passes if steps is None else (s.name for s in steps))]
-    if after is not None and after not in names:
+    return sizes
+
+
+def _check_after(after: str, names: list[str]) -> None:
+    """Raises ArgumentError for the name of no pass of the pipeline."""
+    from tilec import pipeline
+
+    if after in names:
+        return
+    if after in pipeline.PASSES:
+        there = ", ".join(names)
         raise ArgumentError(
-            f"--after: {after!r} is not in this pipeline{options.nearest(after, names)}"
+            f"--after: {after!r} is not in this pipeline; there are {there} (--passes names others)"
         )
-    element = options.element_type(dtype, kernel.target)
-    return _until(after, kernel.stages(dtype=element, sizes=sizes, steps=steps))
-
-
-def _text(kernel: IR, locations: bool = False) -> str:
-    from tilec.text import show
-
-    return show(kernel, locations=locations)
+    raise ArgumentError(
+        f"--after: {after!r} is not in this pipeline{options.nearest(after, names)}"
+    )
 
 
 def _until(after: str | None, stages: Iterable[tuple[str, IR]]) -> Iterator[tuple[str, IR]]:
@@ -148,11 +195,29 @@ def _last(stages: Iterable[tuple[str, IR]]) -> IR:
     return kernel
 
 
-def _print_list(kernel: Kernel, passes: str | None) -> None:
+# ---- what is shown
+
+
+def _text(kernel: IR, locations: bool = False) -> str:
+    from tilec.text import show
+
+    return show(kernel, locations=locations)
+
+
+def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> None:
+    """Which warpgroup does what, and when: the last level before CUDA text."""
+    element = None if dtype is None else options.element_type(dtype)
+    code = kernel.gpu_code(dtype=element, called=False, **_sizes(kernel, size))
+    if not code.plans:
+        why = code.note or f"the emitter for {code.arch} is {code.emitter}"
+        raise UnsupportedError(f"--after pipeline: {kernel.name} has no plan for warpgroups: {why}")
+    print("\n".join(code.plans), end="")
+
+
+def _print_list(asked: _Asked) -> None:
     from tilec import pipeline
 
-    names = kernel.passes if passes is None else [s.name for s in pipeline.parse(passes)]
-    for name in names:
+    for name in asked.passes:
         print(f"{name:12} {pipeline.summary(name)}")
 
 
@@ -163,73 +228,47 @@ def _print_diff(stages: list[tuple[str, IR]], locations: bool) -> None:
         print("\n".join(lines) if lines else f"# {new} changed nothing")
 
 
-def _print_bytes(
-    kernel: Kernel,
-    ir: IR,
-    dtype: str | None,
-    size: options.Strings,
-    set_: options.Strings,
-    seed: int,
-    json: bool,
-) -> None:
-    """The budget per op. Where data decides what runs, it is the sample data."""
+def _print_bytes(asked: _Asked, ir: IR, json: bool) -> None:
+    """The budget per op."""
     from tilec.traffic import budget, facts, show
 
-    given = options.integers("--size", size, 0)
-    sizes, scalars = kernel.environment(given, options.scalars(set_))
-    arrays = kernel.deciding([ir], options.element_type(dtype, kernel.target), sizes, seed)
-    found = budget(ir, sizes, scalars, arrays)
+    found = budget(ir, *asked.counted([ir]))
     if json:
         options.print_json(facts(found))
     else:
         print(show(found), end="")
 
 
-def _write_page(
-    kernel: Kernel,
-    stages: list[tuple[str, IR]],
-    file: str,
-    dtype: str | None,
-    size: options.Strings,
-    set_: options.Strings,
-    seed: int,
-) -> None:
-    from pathlib import Path
-
-    from tilec import backend, ceilings, least, roofline
+def _write_page(asked: _Asked, stages: list[tuple[str, IR]], file: str) -> None:
+    from tilec import ceilings, least, roofline
     from tilec.page.html import Page
     from tilec.traffic import budget
 
-    given = options.integers("--size", size, 0)
-    sizes, scalars = kernel.environment(given, options.scalars(set_))
-    element = options.element_type(dtype, kernel.target)
-    arrays = kernel.deciding([k for _, k in stages], element, sizes, seed)
-    on_gpu = kernel.target is not None and backend.on_gpu(kernel.target)
+    kernel = asked.kernel
+    known = sizes, scalars, _ = asked.counted(k for _, k in stages)
     roof = ceilings.measured(kernel.target or "cpu")
-    env = {**sizes, **scalars}
-    code = (
-        kernel.source("cuda", dtype=element, processor=None, **sizes)
-        if on_gpu
-        else backend.source(stages[-1][1], "llvm", placed=True)
-    )
     online = dict(stages).get("online")
-    kept = None if online is None else least.work(online, sizes, scalars, arrays)
+    kept = None if online is None else least.work(online, *known)
+    title = ", ".join(f"{n}={x:g}" for n, x in {**sizes, **scalars}.items())
     page = Page(
-        f"{kernel.name}({', '.join(f'{n}={x:g}' for n, x in env.items())})",
+        f"{kernel.name}({title})",
         kernel.text,
         stages,
-        [
-            roofline.stage(name, k, budget(k, sizes, scalars, arrays), roof, kept)
-            for name, k in stages
-        ],
-        "CUDA" if on_gpu else "LLVM IR",
-        code,
+        [roofline.stage(name, k, budget(k, *known), roof, kept) for name, k in stages],
+        *_code(asked, stages[-1][1], sizes),
     )
-    try:
-        Path(file).write_text(page.text(), encoding="utf-8")
-    except OSError as e:
-        raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
+    files.write(file, page.text())
     options.say(f"wrote {file}")
+
+
+def _code(asked: _Asked, tiles: IR, sizes: dict[str, int]) -> tuple[str, str]:
+    """Which language the code of the tiles is in, and this code."""
+    from tilec import backend
+
+    target = asked.kernel.target
+    if target is not None and backend.on_gpu(target):
+        return "CUDA", asked.kernel.source("cuda", dtype=asked.dtype, processor=None, **sizes)
+    return "LLVM IR", backend.source(tiles, "llvm", placed=True)
 
 
 def opt(

@@ -164,7 +164,7 @@ def standard_input() -> str:
 
     if not sys.stdin:  # closed by the caller
         raise ArgumentError("cannot read <stdin>: it is closed")
-    return decode(_all_of(sys.stdin.buffer), "<stdin>").replace("\r\n", "\n")
+    return decode(_all_of(sys.stdin.buffer), "<stdin>")
 
 
 @functools.lru_cache(maxsize=1)
@@ -211,29 +211,11 @@ def check_scalars(kernel: Kernel, given: dict[str, Number]) -> None:
     binding.numbers(kernel.signature, given)
 
 
-def check_plot(file: str | None) -> None:
-    """Raises what drawing to the file of `--plot` would, before the work that is to be drawn."""
-    if file is not None:
-        from tilec import plots
-
-        plots.check(file)
-
-
 def schedule(chosen: str, shipped: bool) -> str:
     """A stored schedule, and where it is from."""
     if chosen == "default":
         return "default (tuned: no other was faster; --tile overrides it)"
     return f"{chosen} ({'shipped' if shipped else 'tuned'}; --tile overrides it)"
-
-
-def check_folder(file: str | None) -> None:
-    """Raises what writing to a file would, where its folder is missing, before the work whose results are to be written."""
-    import os
-
-    if file is not None and not os.path.isdir(os.path.dirname(file) or "."):
-        raise ArgumentError(f"cannot write {file}: there is no such folder")
-    if file is not None and os.path.isdir(file):
-        raise ArgumentError(f"cannot write {file}: it is a folder")
 
 
 def say(message: str) -> None:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from tilec import accuracy, backend, gpu
-from tilec.cli import options
+from tilec.cli import files, options
 from tilec.dtypes import kind
 from tilec.errors import ArgumentError
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel as IR
-    from tilec.kernel import Kernel, Plan
+    from tilec.kernel import Kernel
+    from tilec.plans import Plan
     from tilec.scalar import Number
 
 
@@ -45,7 +46,7 @@ def run(
     json: options.Json = False,
 ) -> None:
     """Run a program; print time, throughput and bytes moved."""
-    options.check_folder(output)
+    files.check(output)
     kernel = options.load(file, target, tile, schedule)
     scalars = options.scalars(set_)
     arguments = arguments_of(kernel, input_, size, dtype, seed)
@@ -128,11 +129,8 @@ def _to_file(file: str, outputs: Mapping[str, Any]) -> None:
         n: a if a.dtype.kind in "fiub" and a.dtype.isbuiltin == 1 else a.astype("float32")
         for n, a in outputs.items()
     }
-    try:
-        with open(file, "wb") as f:
-            numpy.savez(f, **plain)
-    except OSError as e:
-        raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
+    with files.writing(file), open(file, "wb") as f:
+        numpy.savez(f, **plain)
 
 
 # ---- figures

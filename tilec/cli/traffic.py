@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tilec.cli import options
+from tilec.cli import files, options, tables
 from tilec.cli.report import Report
 from tilec.errors import UnsupportedError
 
@@ -45,7 +45,7 @@ def traffic(
     Bytes per op are those moved between memory and tiles; `compulsory` are those of each input once and each output once.
     The ceilings of this machine are measured at the first use, or by `tilec doctor --measure`.
     """
-    options.check_plot(plot)
+    files.check_plot(plot)
     report = _report(file, size, dtype, set_, target, tile, schedule, seed)
     if measure:
         report.count()
@@ -58,7 +58,7 @@ def traffic(
     if json:
         options.print_json(report.facts())
     else:
-        report.print(after, ops)
+        print(tables.show(report, after, ops))
 
 
 def _report(

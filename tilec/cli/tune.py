@@ -9,14 +9,13 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilec.cli import options
+from tilec.cli import files, options
 from tilec.dtypes import DType
-from tilec.errors import ArgumentError, ResourceError
+from tilec.errors import ResourceError
 from tilec.scalar import Number, evaluate
 
 if TYPE_CHECKING:
@@ -83,8 +82,8 @@ def tune(
     """
     if file is None and export is None and import_ is None:
         raise typer.BadParameter("give a FILE, --export or --import", param_hint="FILE")
-    options.check_plot(plot)
-    options.check_folder(export)
+    files.check_plot(plot)
+    files.check(export)
     if import_ is not None:
         _import(import_)
     if file is not None:
@@ -271,10 +270,7 @@ def _export(file: str) -> None:
 
     with store.open_store() as s:
         winners = s.winners()
-    try:
-        Path(file).write_text(store.exported(winners), encoding="utf-8")
-    except OSError as e:
-        raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
+    files.write(file, store.exported(winners))
     options.say(f"wrote {len(winners)} schedules to {file}")
 
 

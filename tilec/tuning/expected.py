@@ -14,7 +14,7 @@ from tilec.tuning import space
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel
-    from tilec.tuning.search import Problem
+    from tilec.tuning.problem import Problem
 
 EXACT = 400_000_000
 """Operations up to which all values are computed exactly."""

@@ -7,32 +7,24 @@ its values at some tiles where all of them would take too long, before the time 
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from tilec import accuracy, backend, binding, ceilings, cost, least, roofline, text
-from tilec.control import Control
-from tilec.cut import Cut, Cutter
-from tilec.errors import ArgumentError, ResourceError, TilecError, UnsupportedError
-from tilec.ir import Kernel
-from tilec.scalar import Number
-from tilec.traffic import Budget, budget
+from tilec import accuracy
+from tilec.errors import ResourceError, TilecError, UnsupportedError
 from tilec.tuning import expected
 from tilec.tuning import space as spaces
-from tilec.tuning.bench import Bench, Candidate
+from tilec.tuning.bench import Candidate
 from tilec.tuning.board import Entry, Leaderboard
 from tilec.tuning.child import Late
 from tilec.tuning.compilers import Compilers
+from tilec.tuning.drafts import Drafts
 from tilec.tuning.expected import Expected
-from tilec.tuning.key import Key
+from tilec.tuning.problem import Options, Problem
 from tilec.tuning.store import UNFIT, Choice, Store, StoreError, Trial, Winner
-from tilec.wide import counted
-from tilec.work import Unit
 
 LONG = 0.3
 """Seconds of its own after which a candidate has been timed long enough."""
@@ -56,42 +48,6 @@ BETTER = 0.98
 """A candidate must take this share of the incumbent's time to replace it: less is noise."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is tuned: a kernel's IR before and after the tensor passes, and a call of it.
-
-    `fixed`: the sizes that code is compiled for. `arrays`: NumPy arrays. `reference` gives the exact outputs (`plain=True`:
-    those of plain arithmetic); `bench` makes what runs the candidates.
-    """
-
-    key: Key
-    target: str
-    lowered: Kernel
-    online: Kernel
-    sizes: Mapping[str, int]
-    scalars: Mapping[str, Number]
-    fixed: Mapping[str, int]
-    arrays: Mapping[str, Any]
-    reference: Callable[..., Mapping[str, Any]]
-    bench: Callable[[], Bench]
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to search. `budget`: seconds; `space`: as text, None for the usual one; `jobs`: compiling processes, 0 for none.
-
-    `resume`: keep what an earlier search for the same key measured. `progress` sees each step: how many candidates are
-    done, of how many, and the best so far. `notice` hears what is done before, where that takes long.
-    """
-
-    budget: float = 60.0
-    space: Sequence[str] | None = None
-    jobs: int = 1
-    resume: bool = False
-    progress: Callable[[int, int, Entry, Entry], None] | None = None
-    notice: Callable[[str], None] | None = None
-
-
 def tune(problem: Problem, store: Store, options: Options = Options()) -> Leaderboard:
     """Searches; the winner is in the store afterwards, also after Ctrl-C. Raises what the default schedule's call would."""
     search = _Search(problem, store, options)
@@ -103,26 +59,12 @@ def tune(problem: Problem, store: Store, options: Options = Options()) -> Leader
 
 class _Search:
     def __init__(self, problem: Problem, store: Store, options: Options) -> None:
-        self.until = (
-            time.monotonic() + options.budget
-        )  # also of what is measured and computed first
+        # what is measured and computed first is part of the budget
+        self.until = time.monotonic() + options.budget
         self.problem, self.store, self.options = problem, store, options
-        self.cutter = Cutter.of(problem.online, problem.target)
-        self.far = binding.far(counted(problem.lowered), problem.scalars)
-        self.budgets: dict[Kernel, Budget] = {}
-        cut, given = self.cut(Choice()), options.space
-        self.space = (
-            spaces.default_space(cut, problem.online, problem.target)
-            if given is None
-            else spaces.parse(given, cut.kernel, problem.target)
-        )
-        self.roof = ceilings.measured(problem.target)
+        self.drafts = Drafts(problem, options.space)
+        self.default = self.incumbent = self.drafts.default
         self.done: list[Entry] = []
-        self.trimmed: Mapping[Unit, int] | None = None
-        if problem.target == "cpu":
-            self.trimmed = self.smallest()
-        self.default, _ = self.entry(Choice())
-        self.incumbent = self.default
         self.complete = False
         self.possible()
         self.bench = problem.bench()
@@ -177,60 +119,11 @@ class _Search:
 
     # ---- candidates
 
-    def cut(self, choice: Choice) -> Cut:
-        """The tiles that a call with this choice has."""
-        p = self.problem
-        own = {} if backend.on_gpu(p.target) else dict(choice.schedule)
-        return self.cutter(p.sizes, p.scalars, choice.tile, own, far=self.far)
-
-    def budget(self, tiles: Kernel) -> Budget:
-        """What a kernel in tiles moves and does."""
-        p = self.problem
-        if tiles not in self.budgets:
-            self.budgets[tiles] = budget(tiles, p.sizes, p.scalars, p.arrays)
-        return self.budgets[tiles]
-
-    def smallest(self) -> Mapping[Unit, int]:
-        """The operations in tiles of 16: what the CPU target trims masked tiles to."""
-        p = self.problem
-        axes = spaces.default_space(self.cut(Choice()), p.online, p.target)
-        work = self.budget(self.cut(Choice(dict.fromkeys(axes, 16))).kernel).work
-        return {u: work.total(u) for u in work.ops}
-
-    def entry(self, choice: Choice) -> tuple[Entry, object]:
-        """A candidate with its prediction, and what tells its code from others. ResourceError: it does not fit."""
-        p, cut = self.problem, self.cut(choice)
-        draft = backend.draft(cut.kernel, p.target, choice.schedule, self.before(choice))
-        stated = self.budget(draft.kernel)
-        if draft.seconds is not None:
-            predicted = draft.seconds(stated, self.roof)
-        else:
-            predicted = cost.seconds(draft.kernel, stated, self.roof, self.trimmed)
-        e = Entry(choice, predicted, room=draft.room, cut=cut, runs=draft.kernel)
-        return e, draft.identity
-
-    def before(self, choice: Choice) -> tuple[Kernel, Mapping[str, int]] | None:
-        """The kernel before it is cut, for targets that choose the tiles themselves."""
-        return None if choice.tile or self.far else (self.problem.online, self.problem.sizes)
-
     def ranked(self) -> list[Entry]:
         """The candidates that fit, the most promising first; of those that make the same code, one."""
-        p = self.problem
-        known = {**p.sizes, **p.scalars}
-        seen = {self.entry(Choice())[1]}
         out: list[Entry] = []
-        for choice in itertools.chain(
-            self.stored(), spaces.candidates(self.space, p.online, known)
-        ):
-            self.in_time()
-            try:
-                e, identity = self.entry(choice)
-            except ResourceError as error:
-                self.done.append(Entry(choice, 0.0, UNFIT, note=str(error)))
-                continue
-            if identity not in seen:
-                seen.add(identity)
-                out.append(e)
+        for e in self.drafts.candidates(self.stored(), self.in_time):
+            (self.done if e.state == UNFIT else out).append(e)
         return self.resumed(sorted(out, key=lambda e: e.predicted))
 
     def stored(self) -> Iterable[Choice]:
@@ -239,7 +132,7 @@ class _Search:
             w = self.store.winner(self.problem.key)
         except StoreError:  # damaged: this search stores another one in its place
             return []
-        known = set(spaces.tiled_axes(self.cut(Choice()).kernel))
+        known = set(spaces.tiled_axes(self.drafts.cut(Choice()).kernel))
         return [w.choice] if w is not None and set(w.choice.tile) <= known else []
 
     def resumed(self, waiting: list[Entry]) -> list[Entry]:
@@ -275,7 +168,7 @@ class _Search:
         self.in_time()
         if self.options.jobs == 0:
             return list(batch)
-        answers = compilers.compile([self.request(e) for e in batch], self.until)
+        answers = compilers.compile([self.drafts.request(e) for e in batch], self.until)
         return [
             e
             if a["ok"]
@@ -283,28 +176,11 @@ class _Search:
             for e, a in zip(batch, answers, strict=True)
         ]
 
-    def request(self, e: Entry) -> dict[str, Any]:
-        p = self.problem
-        assert e.cut is not None
-        own = backend.on_gpu(p.target) and self.before(e.choice) is not None
-        return {
-            "tiles": text.show(e.cut.kernel),
-            "online": text.show(p.online) if own else None,
-            "sizes": dict(p.sizes),
-            "target": p.target,
-            "schedule": dict(e.choice.schedule),
-        }
-
-    def candidate(self, e: Entry) -> Candidate:
-        """A candidate as the bench runs it."""
-        assert e.cut is not None
-        return Candidate(e.choice.text, e.cut, e.choice.schedule, self.before(e.choice))
-
     # ---- checking and timing
 
     def prepare_default(self) -> None:
         """Runs the default schedule: its result is checked, its time is the yardstick. It may outlast the budget."""
-        c = self.candidate(self.default)
+        c = self.drafts.candidate(self.default)
         self.notice("computing exact values to compare with")
         self.want = self.expected(c)
         self.bench.expect(self.want)
@@ -320,9 +196,7 @@ class _Search:
         )
         self.incumbent = self.default
         self.done.append(self.default)
-        tiles = self.default.runs
-        assert tiles is not None
-        self.least = self.bound(tiles)
+        self.least = self.drafts.bound()
 
     def checked(self, c: Candidate, until: float) -> tuple[str, float]:
         """What is wrong with a candidate's result, and its largest error. Where the first is off by more than the tolerance,
@@ -352,16 +226,6 @@ class _Search:
             times.append(self.bench.burst(c, FOREVER))
         return statistics.median(times)
 
-    def bound(self, tiles: Kernel) -> float:
-        """Seconds that no schedule beats: for the compulsory bytes, and the operations that all schedules do."""
-        p = self.problem
-        kept = least.work(
-            p.online, p.sizes, p.scalars, p.arrays if Control(tiles, usual=True).tensors else {}
-        )
-        stated = self.budget(tiles)
-        once = sum(roofline.compulsory(tiles, stated.known).values())
-        return roofline.bound(min(once, stated.total), 0, kept, self.roof).least
-
     def tried(self, e: Entry) -> Entry:
         """A candidate after its check and its timing; it is the incumbent if it is better. Raises Late."""
         if e.state in ("failed", UNFIT):
@@ -386,7 +250,7 @@ class _Search:
 
     def timed(self, e: Entry) -> Entry:
         """A candidate after its check and its timing. Raises Late where the budget ends before its time is known."""
-        wrong, worst = self.checked(self.candidate(e), self.until)
+        wrong, worst = self.checked(self.drafts.candidate(e), self.until)
         if wrong:
             return replace(e, state="wrong", note=wrong)
         ratio, seconds = self.beside(e, self.incumbent)
@@ -409,7 +273,7 @@ class _Search:
             turns = [(ours, e), (theirs, other)]
             for times, which in reversed(turns) if len(ours) % 2 else turns:
                 self.in_time()
-                times.append(self.bench.burst(self.candidate(which), self.until))
+                times.append(self.bench.burst(self.drafts.candidate(which), self.until))
         return statistics.median(ours) / statistics.median(theirs), statistics.median(ours)
 
     def is_known(self, ours: Sequence[float], theirs: Sequence[float]) -> bool:
@@ -457,12 +321,3 @@ class _Search:
 
 def _batches(entries: Sequence[Entry], size: int) -> Iterable[Sequence[Entry]]:
     return (entries[n : n + size] for n in range(0, len(entries), size))
-
-
-def check(options: Options) -> None:
-    """Raises ArgumentError for options of no use."""
-    budget = cast(object, options.budget)
-    if not isinstance(budget, (int, float)) or not budget > 0:
-        raise ArgumentError(f"budget: expected a time of more than 0 seconds, got {budget!r}")
-    if options.jobs < 0:
-        raise ArgumentError(f"jobs: expected 0 or more compiling processes, got {options.jobs}")

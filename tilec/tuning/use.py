@@ -19,6 +19,7 @@ from tilec.tuning.apart import Apart
 from tilec.tuning.bench import Bench, Here
 from tilec.tuning.board import Leaderboard
 from tilec.tuning.key import Key, key
+from tilec.tuning.problem import Options, Problem
 
 
 def winner(
@@ -82,11 +83,11 @@ class Call:
     outputs: Sequence[Result]
     target: str
 
-    def tune(self, fixed: Mapping[str, int], options: search.Options) -> Leaderboard:
+    def tune(self, fixed: Mapping[str, int], options: Options) -> Leaderboard:
         """Searches on the arguments of the call."""
         plain: Callable[[Any], Any] = gpu.receive if backend.on_gpu(self.target) else _numpy
         values = {n: plain(give(a)) for n, a in self.arrays.items()}
-        problem = search.Problem(
+        problem = Problem(
             key=key(self.kernel, self.bound.sizes, fixed, self.target),
             target=self.target,
             lowered=self.kernel,

@@ -85,6 +85,14 @@ SMALLER: tuple[Mapping[str, Any], ...] = (
     {"height": 16, "blocks": 1},
     {"height": 16, "warps": 2, "blocks": 1},
 )
+SLICED: tuple[Mapping[str, Any], ...] = tuple(
+    {"height": 16, "blocks": 1, "warps": warps, "slices": slices}
+    for slices in (2, 4)
+    for warps in (8, 4)
+)
+"""How they lie where the columns of the values are more than a thread has registers for."""
+WIDEST = 256
+"""The columns of accumulators beyond which they are."""
 COLUMNS = (64, 48, 32)
 AT_ONCE = 48
 """The elements of a window that a thread can load beside its scores. The compiler loads all of them at once."""
@@ -107,11 +115,12 @@ def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> list[Schedul
     rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))
     # to compute a tile takes registers, too
     first = () if rows <= FEW or any(t.computed for t in tiles) else fastest(s, width)
+    smaller = SLICED if sum(x.width for x in s.slots) > WIDEST else SMALLER
     tried = [(n, shape) for n in COLUMNS for shape in first]
-    tried += [(n, shape) for shape in SMALLER for n in COLUMNS]
-    tried += [(16, shape) for shape in SMALLER]
+    tried += [(n, shape) for shape in smaller for n in COLUMNS]
+    tried += [(16, shape) for shape in smaller]
     if s.loops[0].tile is None:
-        tried = [(s.columns, shape) for shape in (*first, *SMALLER)]
+        tried = [(s.columns, shape) for shape in (*first, *smaller)]
     found: list[Schedule] = []
     for columns, shape in tried:
         stages = (replace(base, **{"stages": n, **shape}, columns=columns) for n in (2, 1))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tilec.backends.cuda.ampere.plan import Plan, fragment_registers, kept, padded
 from tilec.backends.cuda.ampere.schedule import FILE
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.ceilings import Ceilings
 from tilec.scalar import Number
 from tilec.traffic import Alike
@@ -102,7 +103,7 @@ def units(plan: Plan, t: Alike, clock: float, roof: Ceilings) -> Units:
     """What a block needs of each unit in a window."""
     s, c, block = plan.structure, plan.schedule, plan.structure.blocks[0]
     heads = sum(padded(h.query.width) for h in block.heads)
-    tails = sum(padded(s.slots[x.slot].width) for x in block.tails)
+    tails = sum(Slice(s.slots[x.slot].width, c.slices).columns for x in block.tails)
     rows = plan.busy * c.height
     rate = min(SYNC, roof.matrix / roof.workers / clock)
     tensor = 2 * rows * c.columns * (heads + tails) / rate

@@ -9,9 +9,10 @@ from __future__ import annotations
 from importlib.resources import files
 
 from tilec.backends.cuda.ampere.epilogue import Leaving
-from tilec.backends.cuda.ampere.plan import Plan, padded
+from tilec.backends.cuda.ampere.plan import Plan
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.ampere.streaming import Streaming
+from tilec.backends.cuda.hopper.slices import Slice, named
 from tilec.backends.cuda.hopper.source import REDO, Parameter
 from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
@@ -103,6 +104,7 @@ class _Kernel(Streaming):
         out.add("extern __shared__ __align__(1024) unsigned char memory[];")
         out.add("const u32 shared = shared_address(memory);")
         out.add("const int lane = threadIdx.x & 31, warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);")
+        self.name_team()
         out.add(
             "const u32 corner = (lane & 15) * 128 + (((lane >> 4) ^ (lane & 7)) << 4);   // in 16 rows, for `matrices`"
         )
@@ -111,6 +113,11 @@ class _Kernel(Streaming):
         )
         out.add("in_turn();")
         self.here("blockIdx.x", "{}")
+
+    def name_team(self) -> None:
+        """Which rows and columns this thread's warp has, where several have the same rows."""
+        if self.schedule.slices > 1:
+            self.out.add(named("warp", self.schedule.warps, self.schedule.slices))
 
     def here(self, block: str, again: str) -> None:
         """Where the tile of a block is. `again`: how what that depends on is written."""
@@ -139,13 +146,16 @@ class _Kernel(Streaming):
         self.declare()
         self.windows()
         own = sum(self.plan.rooms[q.name].bytes for q in s.queries)
-        if self.plan.rooms["out"].bytes > own:
-            self.out.add("__syncthreads();   // the output takes the place of streamed tiles, too")
+        if self.plan.rooms["out"].bytes > own or self.schedule.slices > 1:
+            self.out.add(
+                "__syncthreads();   // the output takes the place of what others still read"
+            )
         with self.out.block(""):
             if self.plan.tight:
                 self.out.add(
                     "const int lane = THREAD & 31, warp = __shfl_sync(FULL, THREAD >> 5, 0);"
                 )
+                self.name_team()
                 self.here("again((int)blockIdx.x)", "again((int)({}))")
                 self.scalars(last)
             Leaving(self.scope, self.plan, self.registers, self.wide).write()
@@ -160,7 +170,9 @@ class _Kernel(Streaming):
             out.add(f"u32 {name}[{size // 8}];")
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width:
-                out.add(f"float {name}[{padded(x.width) * held // 4}];")
+                out.add(
+                    f"float {name}[{Slice(x.width, self.schedule.slices).columns * held // 4}];"
+                )
                 out.add(f"clear({name});")
             else:
                 init = self.scope.operand(x.init).real().text

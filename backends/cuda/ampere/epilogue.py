@@ -15,8 +15,13 @@ class Leaving(Epilogue):
     def __init__(
         self, scope: Scope, plan: Plan, registers: Registers, wide: dict[str, int]
     ) -> None:
-        super().__init__(scope, registers)
+        super().__init__(scope, registers, plan.schedule.slices)
         self.plan, self.wide = plan, wide
+
+    @property
+    def team(self) -> str:
+        """Which of the block's rows a warp has."""
+        return "team" if self.slices > 1 else "warp"
 
     def limit(self) -> str:
         """The first row that is not of this tile, which may have fewer than the block, or not there at all."""
@@ -29,11 +34,14 @@ class Leaving(Epilogue):
         """Whether a tile leaves through shared memory."""
         return width % 8 == 0 and self.scope.dtype(op.tensor) != "f32"
 
-    def begin_copy(self) -> None:
+    def begin_copy(self, width: int) -> None:
         """Where this thread's elements go."""
         height = self.plan.schedule.height
         self.out.add("__syncwarp();   // what was there has left")
-        self.out.add(f"const u32 out_place = shared + warp * {height * 128};")
+        place = f"shared + {self.team} * {height * 128}"
+        if self.slices > 1:
+            place += f" + slice * {self.slice(width).slabs * self.plan.schedule.rows * 128}"
+        self.out.add(f"const u32 out_place = {place};")
         self.out.add("const u32 out_lane = out_place + (lane >> 2) * 144 + (lane & 3) * 4;")
 
     def matrices(self, dtype: str) -> None:
@@ -55,11 +63,11 @@ class Leaving(Epilogue):
         out.add("#pragma unroll")
         with out.block(f"for (int start = 0; start < {c.height}; start += 4)"):
             out.add(
-                f"const int row = start + (lane >> 3), taken = origin + warp * {c.height} + row;"
+                f"const int row = start + (lane >> 3), taken = origin + {self.team} * {c.height} + row;"
             )
             out.add("#pragma unroll")
-            with out.block(f"for (int slab = 0; slab < {-(-width // 64)}; slab++)"):
-                out.add("const int column = 64 * slab + 8 * (lane & 7);")
+            with out.block(f"for (int slab = 0; slab < {self.slice(width).slabs}; slab++)"):
+                out.add(f"const int column = {self.first}64 * slab + 8 * (lane & 7);")
                 place = f"out_place + slab * {c.rows * 128} + row * 128 + (((lane & 7) ^ (row & 7)) << 4)"
                 limit = self.limit()
                 test = f"taken < {limit}" + ("" if width % 64 == 0 else f" && column < {width}")
@@ -75,7 +83,7 @@ class Leaving(Epilogue):
         limit = self.limit()
         out.add("#pragma unroll")
         with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
-            out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
+            out.add(f"const int r = x >> 1, column = {self.column};")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
             out.add(
                 f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = "

@@ -24,6 +24,11 @@ class Loading(Places):
         """The heads of a section: a launch knows how long they are."""
         return "most_heads"
 
+    @property
+    def team(self) -> str:
+        """Which of the block's rows a warp has."""
+        return "team" if self.schedule.slices > 1 else "warp"
+
     def address(self, room: str) -> str:
         """The address of a room in shared memory."""
         return f"shared + {self.plan.rooms[room].offset}"

@@ -20,12 +20,11 @@ from dataclasses import dataclass
 
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.ir import Load, walk
 
-WIDEST = 256
-"""The widest head."""
 RESERVE = 20
 """Registers for addresses, row values and what is under way, at least."""
 
@@ -62,7 +61,7 @@ class Plan:
     @property
     def busy(self) -> int:
         """The warps that have rows: a tile may have fewer than a block."""
-        return -(-self.structure.rows // self.schedule.height)
+        return -(-self.structure.rows // self.schedule.height) * self.schedule.slices
 
     @property
     def tight(self) -> bool:
@@ -80,9 +79,6 @@ def make(s: Structure, schedule: Schedule, limit: int) -> Plan:
         raise Refused(f"its tiles have {s.rows} rows; the schedule has {schedule.rows}")
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
-    tiles = (*s.queries, *s.rings)
-    if any(t.width > WIDEST for t in tiles) or any(x.width > WIDEST for x in s.slots):
-        raise Refused(f"a head is wider than {WIDEST}")
     if schedule.query != "shared" and any(q.parts > 1 for q in s.queries):
         raise Refused("its rows are in parts, which do not stay in registers")
     need = fragment_registers(s, schedule)
@@ -123,7 +119,7 @@ def fragment_registers(s: Structure, schedule: Schedule) -> int:
     b, height = s.blocks[0], schedule.height
     scores = sum(h.init is None for h in b.heads) * schedule.columns
     weights = len({t.x for t in b.tails}) * s.weight_parts * schedule.columns // 2
-    sums = sum(padded(x.width) for x in s.slots)
+    sums = sum(Slice(x.width, schedule.slices).columns for x in s.slots)
     rows = sum(kept(q, schedule) for q in s.queries) // 2
     both = max(scores, weights) if s.weight_parts == 1 else scores + weights
     return (both + sums + rows) * height // 32
@@ -166,8 +162,8 @@ def _memory(s: Structure, schedule: Schedule) -> dict[str, Room]:
             t.name, at, t.parts * t.slabs * schedule.columns * 128, schedule.stages
         )
         at += rooms[t.name].bytes * schedule.stages
-    widest = max((-(-x.width // 64) for x in s.slots), default=0)
-    rooms["out"] = Room("out", 0, widest * schedule.rows * 128, 1)
+    widest = max((Slice(x.width, schedule.slices).slabs for x in s.slots), default=0)
+    rooms["out"] = Room("out", 0, widest * schedule.slices * schedule.rows * 128, 1)
     return rooms
 
 

@@ -20,6 +20,7 @@ class Schedule:
     """The schedule of one kernel.
 
     A block has `warps`, each with `height` rows: 16 or 32; 32 halve what is read from shared memory per product.
+    `slices` of them have the same rows, and each a slice of the columns of the values.
     `columns`: the window of the streamed axis. `stages`: buffers per streamed tensor; with one, the keys of the next window
     arrive while the values are multiplied. `query`: where the rows of the first product stay; `half`: of wide ones, half
     in registers. `blocks`: how many blocks are
@@ -33,6 +34,7 @@ class Schedule:
     height: int = 32
     columns: int = 64
     stages: int = 1
+    slices: int = 1
     query: Literal["shared", "half", "registers"] = "shared"
     blocks: int = 2
     order: Literal["static", "longest"] = "static"
@@ -44,7 +46,7 @@ class Schedule:
     @property
     def rows(self) -> int:
         """The rows of a block's tile."""
-        return self.height * self.warps
+        return self.height * self.warps // self.slices
 
     @property
     def high(self) -> bool:
@@ -80,6 +82,10 @@ class Schedule:
         """Raises ArgumentError for values that no kernel can have."""
         if self.warps not in (1, 2, 4, 8):
             raise ArgumentError(f"schedule: warps is {self.warps}, expected 1, 2, 4 or 8")
+        if self.slices < 1 or self.warps % self.slices:
+            raise ArgumentError(
+                f"schedule: slices is {self.slices}, expected a divisor of the {self.warps} warps"
+            )
         if self.height not in (16, 32):
             raise ArgumentError(f"schedule: height is {self.height}, expected 16 or 32")
         if self.columns % 16 or not 16 <= self.columns <= 256:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from tilec.backends.cuda.ampere.loading import Loading
 from tilec.backends.cuda.ampere.middle import Middle
 from tilec.backends.cuda.ampere.plan import kept, padded
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.structure import Block, Head, Tail
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
 from tilec.dataflow import backward, definitions, names_in
@@ -76,7 +77,7 @@ class Streaming(Loading):
     def rows(self, q: Tile) -> None:
         """Where a warp finds its rows of the first products, and what it keeps of them."""
         c, steps = self.schedule, kept(q, self.schedule) // 16
-        address = f"{self.address(q.name)} + warp * {c.height * 128}"
+        address = f"{self.address(q.name)} + {self.team} * {c.height * 128}"
         if steps < padded(q.width) // 16:
             self.out.add(f"const u32 {q.name}_place = {address};")
         if not steps:
@@ -231,7 +232,7 @@ class Streaming(Loading):
     def row_numbers(self, lane: str) -> None:
         """The rows of which a thread has elements."""
         held, height = self.schedule.held, self.schedule.height
-        first = f"origin + warp * {height} + (({lane}) >> 2)"
+        first = f"origin + {self.team} * {height} + (({lane}) >> 2)"
         self.out.add(f"int row_i[{held}]; ROWS row_i[r] = {first} + 8 * r;   // {self.s.row}")
 
     def leave(self, k: int) -> None:
@@ -308,7 +309,9 @@ class Streaming(Loading):
         if v.parts > 1:
             name, more = "weights_by_parts", f", {parts}, {v.slabs * self.s.columns * 128}"
         what = f"contract({t.x}, {v.name}, over={self.s.stream})"
-        args = f"{self.registers.slots[t.slot]}, {weights}, {self.stage_of(v)}, corner{more}"
+        place, first = self.stage_of(v), Slice(v.width, self.schedule.slices).first_slab
+        place += f" + {first} * {self.s.columns * 128}" if first else ""
+        args = f"{self.registers.slots[t.slot]}, {weights}, {place}, corner{more}"
         self.out.add(
             f"{name}<{v.dtype}, {self.s.columns}, {held}>({args});   // {self.s.slots[t.slot].name} += {what}"
         )

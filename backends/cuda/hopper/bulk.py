@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Registers
 from tilec.backends.cuda.hopper.epilogue import Epilogue
-from tilec.backends.cuda.hopper.plan import Plan, padded
+from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
@@ -18,7 +18,7 @@ class BulkEpilogue(Epilogue):
     def __init__(
         self, scope: Scope, plan: Plan, registers: Registers, maps: dict[str, Parameter]
     ) -> None:
-        super().__init__(scope, registers)
+        super().__init__(scope, registers, plan.schedule.slices)
         self.plan, self.maps = plan, maps
 
     def limit(self) -> str:
@@ -30,7 +30,7 @@ class BulkEpilogue(Epilogue):
         """Whether a tile leaves through shared memory."""
         return self.plan.schedule.store == "tma" and self.scope.dtype(op.tensor) != "f32"
 
-    def begin_copy(self) -> None:
+    def begin_copy(self, width: int) -> None:
         room = self.plan.rooms["out"]
         out = self.out
         out.add(
@@ -85,7 +85,7 @@ class BulkEpilogue(Epilogue):
         registers, too."""
         if self.late(op.value, feature, width):
             return 2
-        return 4 if width % 8 == 0 and padded(width) % 32 == 0 else 2
+        return 4 if width % 8 == 0 and self.slice(width).columns % 32 == 0 else 2
 
     def begin_rows(self, op: Store, feature: str, width: int) -> None:
         """Where this thread's rows are in memory."""
@@ -96,7 +96,7 @@ class BulkEpilogue(Epilogue):
         self.scope.paired[op.tensor] = op.index.index(feature), 2 * eights
         offset = self.offset(op, {feature: "0", self.s.row: "row_i[r]"})
         lane = "8 * (lane & 3)" if eights == 4 else "8 * (lane & 1) + 2 * (lane & 2)"
-        out.add(f"const int out_column = {lane};")
+        out.add(f"const int out_column = {self.first}{lane};")
         out.add(f"u16* out_row[{self.held}]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
         limit = self.limit()
         out.add(f"bool out_here[{self.held}]; ROWS out_here[r] = row_i[r] < {limit};")
@@ -112,5 +112,7 @@ class BulkEpilogue(Epilogue):
             out.add(f"u32 part[{eights}] = {{{words}}};")
             out.add("gather_row(part);")
             place = f"{wide} * b{wide}"
-            here = "out_here[r]" + (f" && {place} + out_column < {width}" if width % wide else "")
+            here = "out_here[r]" + (
+                f" && {place} + out_column < {width}" if self.beyond(width, wide) else ""
+            )
             out.add(f"store_if({here}, out_row[r] + {place}, part);{self.scope.comment(op)}")

@@ -13,6 +13,7 @@ from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.labels import labels
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, growing, uneven
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from tilec.passes.fold import Options as Fold
     from tilec.passes.split import Options
 
+MOST_COLUMNS = {2: 256, 3: 192}
+"""The columns of accumulators that warpgroups have registers for, by how many there are."""
 SHORT = 64
 """The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
@@ -273,14 +276,25 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         schedule = replace(schedule, warpgroups=groups, columns=columns, loader=104)
     if whole:
         schedule = replace(schedule, warpgroups=min(2, schedule.warpgroups), columns=s.columns)
+    if values > plans.WIDEST:
+        schedule = sliced(s, schedule)
     while schedule.columns > 16 and not _fits(s, schedule):
         if few and schedule.stages > 2 and _registers_fit(s, schedule):
             schedule = replace(schedule, stages=schedule.stages - 1)
         elif whole:
             break
         else:
-            schedule = replace(schedule, columns=schedule.columns // 2)
+            schedule = replace(schedule, columns=schedule.columns // 32 * 16)
     return ordered(s, schedule, length)
+
+
+def sliced(s: Structure, schedule: Schedule) -> Schedule:
+    """A schedule for values that are wider than a thread has registers for: a tile of 64 rows by several warpgroups."""
+    held = {n: sum(Slice(x.width, n).columns for x in s.slots) for n in MOST_COLUMNS}
+    slices = next((n for n, most in MOST_COLUMNS.items() if held[n] <= most), max(MOST_COLUMNS))
+    columns = s.columns if s.loops[0].tile is None else min(64, schedule.columns)
+    schedule = replace(schedule, warpgroups=slices, slices=slices, pingpong=True, store="direct")
+    return replace(schedule, columns=columns, stages=2)
 
 
 def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:
@@ -315,7 +329,7 @@ def _fits(s: Structure, schedule: Schedule) -> bool:
 
 def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
-    fragments = plans.fragment_registers(replace(s, columns=schedule.columns))
+    fragments = plans.fragment_registers(replace(s, columns=schedule.columns), schedule.slices)
     loaded = schedule.columns // 4 * _column_loads(s)
     return fragments + loaded + plans.RESERVE <= schedule.registers[1]
 

@@ -101,12 +101,12 @@ class Computing(Elements):
         """Copies of all pieces of the rows that were looked up."""
         out, op = self.out, self.tile.ops[-1]
         assert isinstance(op, Load)
-        out.add(f"const int piece = lane & {self.lanes - 1};")
-        along = self.column(op)
-        with self.each_turn(), self.each_piece():
-            here = self.names.fresh(self.names.of(op.result.name) + "_here")
-            out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[lap], source);")
-            out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + {along});")
+        with self.each_chunk():
+            along = self.column(op)
+            with self.each_turn(), self.each_piece():
+                here = self.names.fresh(self.names.of(op.result.name) + "_here")
+                out.add(f"const u64 {here} = __shfl_sync(FULL, {self.places}[lap], source);")
+                out.add(f"if ({self.some()}) copy_piece({self.piece_place(0)}, {here} + {along});")
         out.add("pieces_copied();" if full is None else f"copies_arrive({full});")
 
     def column(self, op: Load) -> str:
@@ -216,18 +216,25 @@ class Computing(Elements):
             f"for (int first_line = crew * {self.batch}; first_line < {self.rows}; first_line += {step})"
         ):
             self.own_row(origin, self.batch)
-            head = (
-                ""
-                if self.is_single
-                else f"for (int piece = lane; piece < {self.pieces}; piece += 32)"
-            )
-            with out.block(head):
+            with out.block("") if self.is_single else self.each_chunk():
                 if not whole:
                     self.one_by_one(origin)
                 else:
                     if not self.is_single:
                         self.make_columns()
                     self.flight(origin)
+
+    @contextmanager
+    def each_chunk(self) -> Generator[None]:
+        """A loop over the pieces of a row, as many at a time as a warp has threads: all of them go through it."""
+        if self.is_single:
+            self.out.add(f"const int piece = lane & {self.lanes - 1};")
+            yield
+            return
+        self.out.add("#pragma unroll 1")
+        with self.out.block(f"for (int chunk = 0; chunk < {self.pieces}; chunk += 32)"):
+            self.out.add("const int piece = chunk + lane;")
+            yield
 
     @contextmanager
     def each_step(self) -> Generator[None]:

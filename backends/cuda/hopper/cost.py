@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tilec.backends.cuda.hopper import misses, sections
 from tilec.backends.cuda.hopper.plan import Plan, padded
 from tilec.backends.cuda.hopper.schedule import ROWS
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.ceilings import Ceilings
 from tilec.scalar import Number
 from tilec.traffic import Alike
@@ -80,7 +81,9 @@ def _tile(plan: Plan, t: Alike, roof: Ceilings, w: Weights) -> float:
         (w.arrive + ring / w.intake) / (c.stages - 1),
     )
     window = sum(x**w.sharp for x in bounds) ** (1 / w.sharp)
-    stored = ROWS * sum(padded(x.width) for x in s.slots) if c.store == "direct" else 0
+    stored = (
+        ROWS * sum(Slice(x.width, c.slices).columns for x in s.slots) if c.store == "direct" else 0
+    )
     return (t.windows - 1) * window + tensor * (1 + c.warpgroups) + lanes + stored * w.direct
 
 
@@ -88,7 +91,7 @@ def _tensor(plan: Plan, roof: Ceilings, w: Weights) -> float:
     """The clocks of a warpgroup's products of a window."""
     s, block = plan.structure, plan.structure.blocks[0]
     width = sum(padded(h.query.width) for h in block.heads)
-    width += sum(padded(s.slots[x.slot].width) for x in block.tails)
+    width += sum(Slice(s.slots[x.slot].width, plan.schedule.slices).columns for x in block.tails)
     each = roof.matrix * w.rate / roof.workers / _clock(roof)
     return 2 * ROWS * plan.schedule.columns * width / each
 

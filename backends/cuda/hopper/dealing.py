@@ -15,6 +15,16 @@ class Dealing(Roles):
         loops = () if self.s.chosen else range(len(self.s.loops))
         return [*self.places, *(f"{x}_{k}" for k in loops for x in ("start", "windows"))]
 
+    def count(self) -> None:
+        """The tiles of the grid, and the first one of this block."""
+        out, size = self.out, self.s.rows
+        rows = self.scope.extent(self.s.row).text
+        out.add(f"const int row_tiles = ({rows} + {size - 1}) / {size};")
+        heads = " * ".join(f"({self.scope.extent(a).text})" for a, _ in self.others) or "1"
+        out.add(f"const int heads = {heads};")
+        out.add("const int tiles = row_tiles * heads;")
+        out.add("int tile = blockIdx.x;")
+
     def announce(self) -> None:
         """Says where the tile with the number `tile` is, or that there are no more."""
         out = self.out

@@ -15,8 +15,9 @@ from tilec.backends.cuda.hopper.bulk import BulkEpilogue
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.pairs import fetched, pairs
-from tilec.backends.cuda.hopper.plan import Plan, padded
+from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.products import Products
+from tilec.backends.cuda.hopper.slices import Slice, named
 from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
@@ -38,6 +39,7 @@ from tilec.backends.cuda.hopper.steps import (
     Turn,
     split,
 )
+from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.backends.cuda.hopper.wgmma import instructions
 from tilec.backends.cuda.hopper.writer import Lines
 from tilec.dataflow import names_in
@@ -67,7 +69,7 @@ class _Kernel(Products):
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
-        head.add(instructions(self.s))
+        head.add(instructions(self.s, self.schedule.slices))
         args = ",\n    ".join(f"{p.ctype} {self.argument(p)}" for p in parameters)
         bounds = f"__launch_bounds__({self.schedule.threads}, {self.schedule.blocks})"
         head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
@@ -100,7 +102,7 @@ class _Kernel(Products):
         self.out.lines[:0] = lines
 
     def set_up(self) -> None:
-        """Barriers, and the grid's tiles."""
+        """Barriers."""
         out = self.out
         out.add("extern __shared__ __align__(1024) unsigned char memory[];")
         out.add("const u32 shared = shared_address(memory);")
@@ -113,13 +115,6 @@ class _Kernel(Products):
             out.add("barriers_ready();")
         out.add("__syncthreads();")
         out.add("in_turn();")
-        size = self.s.rows
-        out.add(
-            f"const int row_tiles = ({self.scope.extent(self.s.row).text} + {size - 1}) / {size};"
-        )
-        heads = " * ".join(f"({self.scope.extent(a).text})" for a, _ in self.others) or "1"
-        out.add(f"const int heads = {heads};")
-        out.add("const int tiles = row_tiles * heads;")
 
     def compute_role(self) -> None:
         out, c, s = self.out, self.schedule, self.s
@@ -127,18 +122,19 @@ class _Kernel(Products):
         if c.traded:
             out.add(f"more_registers<{high}>();")
         out.add("const int w = group - 1;")
+        if c.slices > 1:
+            out.add(named("w", c.warpgroups, c.slices))
         out.add("const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;")
         for t in s.queries:
-            out.add(
-                f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)} + w * {self.plan.rooms[t.name].bytes});"
-            )
+            place = f"{self.address(t.name)} + {self.team} * {self.plan.rooms[t.name].bytes}"
+            out.add(f"const u64 {t.name}_rows = rows_descriptor({place});")
         ahead, late = self.rings()
         for t in s.rings:
             if t.name in ahead:
                 out.add(f"const u64 {t.name}_rows = rows_descriptor({self.address(t.name)});")
                 out.add(f"Cursor<{c.stages}> {t.name}_ahead(0);")
             if t.name in late:
-                place = f"columns_descriptor({self.address(t.name)}, {t.rows * 128})"
+                place = f"columns_descriptor({self.slice_of(t)}, {t.rows * 128})"
                 out.add(f"const u64 {t.name}_columns = {place};")
                 out.add(f"Cursor<{c.stages}> {t.name}_late(0);")
         if self.plan.labels:
@@ -149,7 +145,7 @@ class _Kernel(Products):
             out.add(f"u32 {name}[{s.columns // 4}];")
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width:
-                out.add(f"float {name}[{padded(x.width) // 2}];")
+                out.add(f"float {name}[{Slice(x.width, c.slices).columns // 2}];")
         if c.turns:
             out.add(
                 f"if (w == {c.warpgroups - 1}) named_arrive(1, 256);   // the first turn is that of warpgroup 0"
@@ -170,6 +166,18 @@ class _Kernel(Products):
         if c.store == "tma":
             out.add("if ((threadIdx.x & 127) == 0) copy_finish();")
 
+    @property
+    def team(self) -> str:
+        """Which of the block's rows a warpgroup has."""
+        return "team" if self.schedule.slices > 1 else "w"
+
+    def slice_of(self, t: Tile) -> str:
+        """Where the values are that a warpgroup multiplies: those of its columns."""
+        first = Slice(t.width, self.schedule.slices).first_slab
+        return (
+            f"{self.address(t.name)} + {first} * {t.rows * 128}" if first else self.address(t.name)
+        )
+
     def rings(self) -> tuple[set[str], set[str]]:
         """The rings that heads and that tails read."""
         b = self.s.blocks[0]
@@ -178,7 +186,7 @@ class _Kernel(Products):
     def compute_tile(self) -> None:
         out, s = self.out, self.s
         out.add(
-            f"int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
+            f"int row_i[2]; ROWS row_i[r] = origin + {self.team} * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
         )
         needed = set[str]()
         for b in s.blocks:
@@ -203,11 +211,11 @@ class _Kernel(Products):
         out = self.out
         match step:
             case Query(begin=True):
-                place, parity = self.queries("w")
+                place, parity = self.queries(self.team)
                 out.add(f"wait({self.barrier('query_full', place)}, {parity});")
                 self.visible(*self.s.queries)
             case Query():
-                place, _ = self.queries("w")
+                place, _ = self.queries(self.team)
                 out.add(f"if (lane == 0) arrive({self.barrier('query_free', place)});")
             case Next():
                 out.add("turn++;")

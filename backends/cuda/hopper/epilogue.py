@@ -16,9 +16,9 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
 )
-from tilec.backends.cuda.hopper.plan import padded
 from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.scope import Scope
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.dataflow import definitions, names_in
 from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
 
@@ -27,14 +27,16 @@ PLENTY = 64
 
 
 class Epilogue:
-    """Emits the epilogue of a tile."""
+    """Emits the epilogue of a tile. `slices`: in how many the columns of its accumulators are divided."""
 
-    def __init__(self, scope: Scope, registers: Registers) -> None:
+    def __init__(self, scope: Scope, registers: Registers, slices: int) -> None:
+        self.slices = slices
         self.scope, self.registers = scope, registers
         self.s, self.out, self.names = scope.structure, scope.out, scope.names
         self.held = scope.held
         self.defs = definitions(self.s.epilogue)
         self.accumulators: dict[str, str] = {}
+        self.first = ""  # where the columns of this group begin, as a term
         self.partial: set[str] = set()
         self.places: dict[str, str] = {}
         for k, (x, name) in enumerate(zip(self.s.slots, self.s.results, strict=True)):
@@ -105,6 +107,10 @@ class Epilogue:
             raise Refused(f"output {op.tensor} has no rows")
         name, limit = self.names.of(op.tensor), self.limit()
         offset = self.offset(op, {})
+        if self.inputs(op.value) & self.s.doubtful:
+            self.out.add(
+                f"ROWS if (row_i[r] < {limit} && !(fabsf({value.text}) < POS_INF)) *redo = 1;"
+            )
         self.out.add(
             f"if ((lane & 3) == 0) ROWS if (row_i[r] < {limit}) {name}[{offset}] = {text};{self.scope.comment(op)}"
         )
@@ -117,6 +123,10 @@ class Epilogue:
         dtype = self.scope.dtype(op.tensor)
         if dtype not in ("f16", "bf16", "f32"):
             raise Refused(f"output {op.tensor} is {dtype}")
+        first = self.slice(width).first_slab
+        if first:
+            self.out.add(f"const int first = 64 * {first};   // of this group's columns")
+        self.first = "first + " if first else ""
         divisors = self.divisors(op.value)
         watched = self.s.watched and bool(self.inputs(op.value) & set(self.accumulators))
         probe = self.names.fresh("probe") if watched else ""
@@ -128,7 +138,7 @@ class Epilogue:
             self.out.add(f"float {name}[{self.held}]; ROWS {name}[r] = reciprocal({value});")
         through = self.through(op, feature, width)
         if through:
-            self.begin_copy()
+            self.begin_copy(width)
         elif dtype != "f32":
             self.begin_rows(op, feature, width)
         if divisors:
@@ -144,6 +154,14 @@ class Epilogue:
             )
         if through:
             self.end_copy(op, feature, width)
+
+    def slice(self, width: int) -> Slice:
+        """This group's part of so many columns."""
+        return Slice(width, self.slices)
+
+    def beyond(self, width: int, wide: int) -> bool:
+        """Whether some columns that are held are beyond an output, where `wide` of them leave at a time."""
+        return width % (wide if self.slices == 1 else 64) != 0
 
     def regular(self, divisors: list[str]) -> str:
         """The test that none of a thread's divisors is 0 or extreme."""
@@ -204,7 +222,9 @@ class Epilogue:
             x: f"{at}[r][{at}_far + (8 * b8 + (x & 1)) * {step}]" for x, (at, step) in rows.items()
         }
         out.add("#pragma unroll")
-        with out.block(f"for (int {name} = 0; {name} < {padded(width) // 8 // eights}; {name}++)"):
+        with out.block(
+            f"for (int {name} = 0; {name} < {self.slice(width).columns // 8 // eights}; {name}++)"
+        ):
             out.add(f"float four[{eights}][{2 * self.held}];")
             out.add("#pragma unroll")
             with out.block(f"for (int b8 = 0; b8 < {eights}; b8++) EACH"):
@@ -217,7 +237,8 @@ class Epilogue:
                 out.add(f"{at}_far += {8 * eights} * {step};")
             if probe:
                 for k in range(0, eights, 2):
-                    out.add(f"{probe} = watch({probe}, {self.pairs('bf16', k)});")
+                    here = self.here(f"{8 * eights} * {name} + {8 * k}", width)
+                    out.add(f"{here}{probe} = watch({probe}, {self.pairs('bf16', k)});")
             if through:
                 self.matrices(dtype)
             elif dtype == "f32":
@@ -225,9 +246,13 @@ class Epilogue:
             else:
                 self.direct_pairs(op, feature, width, dtype)
 
+    def here(self, column: str, width: int) -> str:
+        """The test whether 16 columns are of a tile: what a slice has beyond it may be anything."""
+        return f"if ({self.first}{column} < {width}) " if self.beyond(width, 1) else ""
+
     def late(self, x: Operand, feature: str, width: int) -> list[Load]:
         """The loads along a row that wait for the stores before them: where accumulators leave few registers."""
-        wide = padded(width) // 8 * 2 * self.held > PLENTY
+        wide = self.slice(width).columns // 8 * 2 * self.held > PLENTY
         return self.loads(x, feature) if wide else []
 
     def loads(self, x: Operand, feature: str) -> list[Load]:
@@ -262,7 +287,8 @@ class Epilogue:
         if x in self.accumulators:
             return Expression(f"{self.accumulators[x]}[{2 * self.held} * c + x]", "float")
         if x == feature:
-            return Expression("2 * (lane & 3)", "int", POSITION, 1)
+            place = f"({self.first}2 * (lane & 3))" if self.first else "2 * (lane & 3)"
+            return Expression(place, "int", POSITION, 1)
         if x not in self.defs or len(self.scope.axes(x)) < 2 and feature not in self.scope.axes(x):
             return self.scope.operand(x)
         if x in values:
@@ -296,7 +322,7 @@ class Epilogue:
         """Whether a tile leaves through shared memory."""
         return False
 
-    def begin_copy(self) -> None:
+    def begin_copy(self, width: int) -> None:
         """Before the first element."""
         raise NotImplementedError
 
@@ -315,6 +341,11 @@ class Epilogue:
         return ", ".join(f"pack_{dtype}(four[{h}][{k}], four[{h}][{k + 1}])" for h, k in halves)
 
     # ---- out of registers
+
+    @property
+    def column(self) -> str:
+        """The column of an element of `four`."""
+        return f"{self.first}16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1)"
 
     def gathered(self, op: Store, feature: str, width: int) -> int:
         """How many times 8 columns are at hand when 16-bit elements leave the registers."""
@@ -335,13 +366,13 @@ class Epilogue:
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
             out.add("#pragma unroll")
             with out.block("for (int b8 = 0; b8 < 2; b8++) ROWS"):
-                out.add("const int column = 16 * b16 + 8 * b8 + 2 * (lane & 3);")
+                out.add(f"const int column = {self.first}16 * b16 + 8 * b8 + 2 * (lane & 3);")
                 pair = "four[b8][2 * r], four[b8][2 * r + 1]"
                 here = f"row_i[r] < {limit} && column < {width}"
                 out.add(f"if ({here}) store_pair({name} + {offset}, {pair});")
             return
         out.add("#pragma unroll")
         with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
-            out.add("const int r = x >> 1, column = 16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1);")
+            out.add(f"const int r = x >> 1, column = {self.column};")
             offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
             out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[b8][x];")

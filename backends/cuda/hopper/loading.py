@@ -44,7 +44,7 @@ class Loading(Dealing):
                 if self.labels(loader):
                     out.add(f"Cursor<{self.schedule.stages}> {RING}_next(1);")
                 if k == 0:
-                    out.add("int tile = blockIdx.x;")
+                    self.count()
                 with out.block("for (int turn = 0;; turn++)"):
                     if k == 0:
                         self.announce()
@@ -94,7 +94,7 @@ class Loading(Dealing):
         lone = "if (lane == 0) " if self.together(loader) and not loader.computes else ""
         place, parity = self.queries("w")
         full = self.barrier("query_full", place)
-        with out.block(f"{lone}for (int w = 0; w < {self.schedule.warpgroups}; w++)"):
+        with out.block(f"{lone}for (int w = 0; w < {self.schedule.teams}; w++)"):
             out.add(f"wait({self.barrier('query_free', place)}, {parity} ^ 1);")
             for t in queries:
                 if t.computed:

@@ -11,6 +11,7 @@ from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import pairs
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
 from tilec.backends.cuda.hopper.steps import Step, program
 from tilec.backends.cuda.hopper.structure import Structure
@@ -68,7 +69,11 @@ class Plan:
     @property
     def fragments(self) -> int:
         """The registers per computing thread that hold tiles."""
-        return fragment_registers(self.structure)
+        return fragment_registers(self.structure, self.schedule.slices)
+
+
+WIDEST = 256
+"""The columns of the widest product."""
 
 
 def padded(width: int) -> int:
@@ -76,12 +81,12 @@ def padded(width: int) -> int:
     return -(-width // 16) * 16
 
 
-def fragment_registers(s: Structure) -> int:
+def fragment_registers(s: Structure, slices: int = 1) -> int:
     """Registers per thread for score, weight and accumulator tiles, and for what is asked for early."""
     b = s.blocks[0]
     scores = sum(h.init is None for h in b.heads) * s.columns // 2
     weights = len({t.x for t in b.tails}) * s.weight_parts * s.columns // 4
-    sums = sum(padded(x.width) // 2 for x in s.slots if x.width)
+    sums = sum(Slice(x.width, slices).columns // 2 for x in s.slots)
     return scores + weights + sums + pairs.registers(s)
 
 
@@ -94,9 +99,12 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(f"its tiles have {s.rows} rows, fewer than a copy has")
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
-    if any(t.width > 256 for t in (*s.queries, *s.rings)) or any(x.width > 256 for x in s.slots):
-        raise Refused("a head is wider than 256")
-    need, have = fragment_registers(s), schedule.registers[1]
+    widest = max((Slice(x.width, schedule.slices).columns for x in s.slots), default=0)
+    if widest > WIDEST:
+        raise Refused(f"{widest} columns of values are more than a product has; there are {WIDEST}")
+    if schedule.slices > 1 and schedule.store == "tma":
+        raise Refused("slices of the columns leave straight from registers")
+    need, have = fragment_registers(s, schedule.slices), schedule.registers[1]
     if need + RESERVE > have:
         raise Refused(
             f"its fragments take {need} registers per thread, beside {RESERVE} others; there are {have}"
@@ -163,7 +171,7 @@ def _memory(
         at += bytes * count
 
     groups = schedule.warpgroups
-    queries = groups * (2 if chained else 1)
+    queries = schedule.teams * (2 if chained else 1)
     for q in s.queries:
         room(q.name, q.parts * q.slabs * ROWS * 128, queries)
     for t in s.rings:
@@ -184,7 +192,7 @@ def _memory(
     each = {t.name: 32 * crew[t.name] for x in loaders for t in x.tiles if t.copied and x.computes}
     whole = max(crew.get(t.name, 1) for t in s.queries)
     barrier("query_full", whole + sum(each.get(t.name, 0) for t in s.queries), queries)
-    barrier("query_free", 4, queries)
+    barrier("query_free", 4 * schedule.slices, queries)
     for t in s.rings:
         barrier(f"{t.name}_full", crew.get(t.name, 1) + each.get(t.name, 0), schedule.stages)
         barrier(f"{t.name}_free", 4 * groups, schedule.stages)

@@ -7,6 +7,7 @@ from tilec.backends.cuda.hopper.loading import Loading
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.steps import Settle
 from tilec.backends.cuda.hopper.tiles import PARTS, Tile
+from tilec.backends.cuda.hopper.wgmma import UNROLLED, steps
 from tilec.ir import Load, Map, walk
 
 
@@ -48,14 +49,15 @@ class Products(Loading):
                 chain.insert(0, next(x for x in b.heads if x.name == chain[0].init))
             array = next(free)
             for n, x in enumerate(chain):
-                steps = -(-x.key.width // 16)
+                count = steps(x.key.width)
+                long = "long_" if count > UNROLLED and not self.s.precise else ""
                 more = str(n > 0).lower()
                 if self.s.precise:
                     q, k = x.query, x.key
                     more = f"{q.parts}, {q.slabs * ROWS * 128}, {k.parts}, {k.part_bytes}"
                 rows = f"{x.query.name}_rows{self.row_buffer(x.query)}"
                 out.add(
-                    f"rows_by_rows_{x.key.dtype}<{steps}, {ROWS * 128}, {x.key.rows * 128}, {more}>"
+                    f"{long}rows_by_rows_{x.key.dtype}<{count}, {ROWS * 128}, {x.key.rows * 128}, {more}>"
                     f"({array}, {rows}, {x.key.name}_rows + {self.stage(x.key, 'ahead')});"
                     f"   // {x.name} = contract({x.query.name}, {x.key.name}, over={x.key.feature})"
                 )
@@ -65,7 +67,7 @@ class Products(Loading):
         """From a descriptor of rows to that of this turn."""
         if not self.plan.chained:
             return ""
-        return f" + (u64)((turn & 1) * {self.plan.rooms[t.name].bytes * self.schedule.warpgroups >> 4})"
+        return f" + (u64)((turn & 1) * {self.plan.rooms[t.name].bytes * self.schedule.teams >> 4})"
 
     def issue_tails(self) -> None:
         """O += P V."""

@@ -58,39 +58,12 @@ class _Recogniser:
 
     def run(self) -> Structure:
         columns = self.columns = self.check_loops()
-        first = self.grid.body.index(self.loops[0])
-        last = self.grid.body.index(self.loops[-1])
-        between = self.grid.body[first : last + 1]
-        for op in between:
-            if not isinstance(op, For) and any(v.type.axes for v in op.results):
-                raise Refused("it computes tiles between its loops")
-        prologue = list(self.grid.body[:first])
-        prologue += [op for op in between if not isinstance(op, For)]
-        if any(
-            x in {v.name for f in self.loops for v in f.results}
-            for op in prologue
-            for x in operands(op)
-        ):
-            raise Refused("what is between its loops depends on them")
+        prologue, epilogue = self.around()
         sides = {self.row: self.rows, self.stream: columns}
         self.tiles = Tiles(self.kernel, self.grid, sides, tuple(self.loops), self.pieces)
         self.tests: list[Body] = []
-        blocks = tuple(b for n, f in enumerate(self.loops) for b in self.blocks(f, n))
-        if not blocks:
-            raise Refused("no window of its streamed axis counts")
-        for b in blocks[1:]:
-            same = [(h.query.key, h.key.key) for h in b.heads] == [
-                (h.query.key, h.key.key) for h in blocks[0].heads
-            ]
-            same = same and [(t.slot, t.value.key) for t in b.tails] == [
-                (t.slot, t.value.key) for t in blocks[0].tails
-            ]
-            if not same:
-                raise Refused("its loops contract different tiles")
-        if any(b.choice for b in blocks):
-            blocks = joined(blocks)
+        blocks = self.all_blocks()
         self.check_size(blocks)
-        epilogue = self.grid.body[last + 1 :]
         self.check_epilogue(epilogue)
         kept = self.kept(prologue, blocks, epilogue)
         return Structure(
@@ -111,6 +84,28 @@ class _Recogniser:
             tuple(op for op in self.kernel.body if not isinstance(op, Grid)),
             self.tiles.precise,
         )
+
+    def around(self) -> tuple[list[Op], Body]:
+        """What can be done before the loops, scalars between them included, and what follows them."""
+        body = self.grid.body
+        first, last = body.index(self.loops[0]), body.index(self.loops[-1])
+        between = [op for op in body[first:last] if not isinstance(op, For)]
+        if any(v.type.axes for op in between for v in op.results):
+            raise Refused("it computes tiles between its loops")
+        prologue = [*body[:first], *between]
+        carried = {v.name for f in self.loops for v in f.results}
+        if any(x in carried for op in prologue for x in operands(op)):
+            raise Refused("what is between its loops depends on them")
+        return prologue, body[last + 1 :]
+
+    def all_blocks(self) -> tuple[Block, ...]:
+        """The blocks of all loops, which read the same tiles."""
+        blocks = tuple(b for n, f in enumerate(self.loops) for b in self.blocks(f, n))
+        if not blocks:
+            raise Refused("no window of its streamed axis counts")
+        if len({_contracted(b) for b in blocks}) > 1:
+            raise Refused("its loops contract different tiles")
+        return joined(blocks) if any(b.choice for b in blocks) else blocks
 
     def kept(self, prologue: list[Op], blocks: tuple[Block, ...], epilogue: Body) -> Body:
         """What is before the loops and is no part of a tile: scalars and row values."""
@@ -352,3 +347,9 @@ class _Recogniser:
             axes = op.result.type.axes
             if self.stream in axes or len(axes) > 2:
                 raise Refused(f"it ends with a tile over {', '.join(axes)}")
+
+
+def _contracted(b: Block) -> tuple[object, ...]:
+    """The tiles that a block contracts."""
+    heads = tuple((h.query.key, h.key.key) for h in b.heads)
+    return heads, tuple((t.slot, t.value.key) for t in b.tails)

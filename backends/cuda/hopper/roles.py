@@ -218,7 +218,7 @@ class Roles(Places):
         """Which buffer of rows a warpgroup has in this turn, and the parity of its barriers."""
         if not self.plan.chained:
             return group, "(turn & 1)"
-        return f"((turn & 1) * {self.schedule.warpgroups} + {group})", "((turn >> 1) & 1)"
+        return f"((turn & 1) * {self.schedule.teams} + {group})", "((turn >> 1) & 1)"
 
     def labels_at(self, cursor: str) -> str:
         """Where a stage of labels is."""

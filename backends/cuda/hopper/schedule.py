@@ -25,7 +25,8 @@ MOST_REGISTERS = 240
 class Schedule:
     """The schedule of one kernel.
 
-    `warpgroups` compute, with 64 rows each; one more loads. `blocks` of these share a multiprocessor. `columns`: the window
+    `warpgroups` compute, with 64 rows each; one more loads. `slices` of them have the same rows, and each a slice of the
+    columns of the values. `blocks` of these share a multiprocessor. `columns`: the window
     of the streamed axis. `stages`: buffers per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit.
     `order`: tiles are dealt out `static`, or one by one from a counter, those with the most blocks first (`longest`), in
     sections of heads that share the L2 cache, at most `section` of them, fewer where they are long; the first rows of all
@@ -41,6 +42,7 @@ class Schedule:
     warpgroups: int = 2
     columns: int = 128
     stages: int = 2
+    slices: int = 1
     pingpong: bool = True
     order: Literal["static", "longest"] = "static"
     section: int = 8
@@ -57,12 +59,17 @@ class Schedule:
     @property
     def high(self) -> bool:
         """Whether a tile has many rows: there are others then that read the same keys."""
-        return self.warpgroups > 1
+        return self.teams > 1
+
+    @property
+    def teams(self) -> int:
+        """How many warpgroups have rows of their own."""
+        return self.warpgroups // self.slices
 
     @property
     def rows(self) -> int:
         """The rows of a block's tile."""
-        return ROWS * self.warpgroups
+        return ROWS * self.teams
 
     @property
     def at_once(self) -> int:
@@ -106,6 +113,10 @@ class Schedule:
         """Raises ArgumentError for values that no kernel can have."""
         if self.warpgroups not in (1, 2, 3, 4):
             raise ArgumentError(f"schedule: warpgroups is {self.warpgroups}, expected 1 to 4")
+        if self.slices < 1 or self.warpgroups % self.slices:
+            raise ArgumentError(
+                f"schedule: slices is {self.slices}, expected a divisor of the {self.warpgroups} warpgroups"
+            )
         if not 1 <= self.blocks <= 8 // (self.warpgroups + 1):
             raise ArgumentError(
                 f"schedule: blocks is {self.blocks}, expected 1 to {8 // (self.warpgroups + 1)}"

@@ -66,6 +66,8 @@ def staged(kernel: Kernel, tiles: Iterable[Tile], warps: int) -> tuple[tuple[Sta
     for t in tiles:
         if not t.computed or t.copied or t.parts > 1 or t.width % PIECE:
             continue
+        if t.width > 32 * PIECE:
+            continue  # a thread has several pieces of a row
         its = share(t.rows, t.width, warps)
         for op in moving(kernel, t):
             size = PIECE * SIZES[op.result.type.dtype]

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from tilec.backends.cuda.hopper.plan import (
-    padded,
-)
+from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.tiles import PARTS
 
+UNROLLED = 16
+"""The most steps of a product of rows that are written out."""
 
-def instructions(s: Structure) -> str:
+
+def steps(width: int) -> int:
+    """The instructions over a contracted axis."""
+    return -(-width // 16)
+
+
+def instructions(s: Structure, slices: int) -> str:
     """The wgmma instructions and the loops over the contracted axis that the kernel needs."""
     out: list[str] = []
     types = {h.key.dtype for h in s.blocks[0].heads}
     for t in sorted(types):
         out.append(_wgmma_shared(s.columns, t))
-    widths = {(padded(s.slots[t.slot].width), t.value.dtype) for t in s.blocks[0].tails}
+    widths = {
+        (Slice(s.slots[t.slot].width, slices).columns, t.value.dtype) for t in s.blocks[0].tails
+    }
     for n, t in sorted(widths):
         out.append(_wgmma_registers(n, t))
     for t in sorted(types | {t for _, t in widths}):
         rows, columns = t in types, t in {x for _, x in widths}
-        loops = [_LOOP_ROWS] * rows + [_LOOP_COLUMNS] * columns
+        long = any(steps(h.key.width) > UNROLLED for h in s.blocks[0].heads)
+        loops = (
+            [_LOOP_ROWS] * rows + [_LOOP_LONG_ROWS] * (rows and long) + [_LOOP_COLUMNS] * columns
+        )
         if s.precise:
             loops += [_PARTS_ROWS.replace("PARTS", str(PARTS))] * rows + [_PARTS_COLUMNS] * columns
         out.append("".join(loops).replace("TYPE", t))
@@ -62,6 +73,15 @@ template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N> DEVICE void rows_by
     const u64 x = a + (u64)(((k / 4) * SLAB_A + (k % 4) * 32) >> 4), y = b + (u64)(((k / 4) * SLAB_B + (k % 4) * 32) >> 4);
     if (k == 0 && !ADD) wgmma_TYPE<0>(d, x, y); else wgmma_TYPE<1>(d, x, y);
   }
+}
+"""
+_LOOP_LONG_ROWS = """// the same where there are many steps: a loop over slabs, as descriptors take registers
+template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N>
+DEVICE void long_rows_by_rows_TYPE(float (&d)[N], u64 a, u64 b) {
+  rows_by_rows_TYPE<4, SLAB_A, SLAB_B, ADD>(d, a, b);
+#pragma unroll 1
+  for (int k = 1; k < STEPS / 4; k++) rows_by_rows_TYPE<4, SLAB_A, SLAB_B, true>(d, a += SLAB_A >> 4, b += SLAB_B >> 4);
+  rows_by_rows_TYPE<STEPS % 4, SLAB_A, SLAB_B, true>(d, a + (SLAB_A >> 4), b + (SLAB_B >> 4));
 }
 """
 _LOOP_COLUMNS = """// d += p · v over STEPS times 16 rows of v; d = p · v if not `add`

@@ -11,13 +11,13 @@ from importlib.resources import files
 from tilec.backends.cuda.reserved import COMPILER, LANGUAGE, declared, is_private
 
 _WORDS = """
-NO_COLUMN NO_ROW THREAD abs adding ahead at at_first atan2f atomicAdd b16 b32 b8 bit block c ceil ceilf chosen column
+NO_COLUMN NO_ROW THREAD abs adding ahead at at_first atan2f atomicAdd b16 b32 b8 bit block c ceil ceilf chosen chunk column
 coming corner cos cosf counter counting crew cursor end erf erff every exp exp2f expf fabsf factor few first
 first_line floor floorf fmaf fmaxf fminf four free from got group head heads held i64 inside isinf isnan k kind lane lap
 last late left line loaded log log2f logf max memory min most_heads n next next_origin next_window origin other
 out_column out_here out_lane out_place out_row own own_inside own_spot part piece place position pow powf probe quad r
-redo remaining rest right rintf round row row_i row_tiles rsqrtf section send sent_row shared sin sinf slab slot
-source spot sqrt sqrtf stage start stream_lane taken tall tanh tanhf thread tile tile_place tiles to tried truncf turn
+redo remaining rest right rintf round row row_i row_tiles rsqrtf section send sent_row shared sin sinf slab slice slot
+source spot sqrt sqrtf stage start stream_lane taken tall tanh tanhf team thread tile tile_place tiles to tried truncf turn
 turned u16 u32 u64 uint4 w warp whole width window window_at windows windows_at word x
 """
 """What the emitters use besides: their variables, and functions of the compiler."""

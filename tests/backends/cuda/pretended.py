@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.backends.cuda import host
-from tilec import arrays, glance, gpu, kernel
+from tilec import arrays, glance, gpu, plans
 from tilec.arrays import Array, numpy_dtype, view
 from tilec.backends.cuda import driver, execute, launch, nvrtc, words
 from tilec.errors import ArgumentError
@@ -125,7 +125,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(gpu, "view", _see)
     monkeypatch.setattr(gpu, "allocator", allocator)
     monkeypatch.setattr(gpu, "fresh", lambda library, x: _see("out", x))
-    monkeypatch.setattr(kernel, "device_of", lambda x: "cuda" if isinstance(x, Device) else "cpu")
+    monkeypatch.setattr(plans, "device_of", lambda x: "cuda" if isinstance(x, Device) else "cpu")
     monkeypatch.setattr(launch, "capability", lambda number: 80)
     monkeypatch.setattr(launch, "processors", lambda number: 1)
     monkeypatch.setattr(launch, "shared", lambda number: 163 << 10)

@@ -51,7 +51,7 @@ def test_other_arrays_of_one_layout(device, text):
     sets = [there(kernel, seed) for seed in range(4)]
     for arrays in [*sets, *sets[::-1]]:
         right(kernel, arrays, kernel(*arrays))
-    (plan,) = kernel._plans.values()
+    (plan,) = kernel._calls.known.values()
     (ready,) = plan.run.known.values()
     assert len(ready._kept) <= prepared.KEPT
 
@@ -63,7 +63,7 @@ def test_blocks_of_the_oldest_addresses_are_used_again(device, monkeypatch):
     outs = [on_device(np.zeros((1, 2, 20, 12), np.float32)) for _ in sets]
     for arrays, out in [*zip(sets, outs, strict=True)] * 2:
         right(kernel, arrays, kernel(*arrays, out=out))
-    (plan,) = kernel._plans.values()
+    (plan,) = kernel._calls.known.values()
     for ready in plan.run.known.values():
         assert len(ready._kept) == 2
 

@@ -51,6 +51,18 @@ CASES: list[tuple[str, str, Sizes, dict[str, object]]] = [
     ("differential", "bf16", {"B": 1, "H": 2, "M": 50, "N": 60, "D": 16, "E": 32}, {}),
     ("alibi", "bf16", {"B": 1, "H": 2, "M": 75, "N": 95, "D": 32, "E": 32}, {}),
     ("mla", "bf16", {"B": 1, "H": 2, "M": 40, "N": 70, "C": 64, "R": 32}, {"stages": 2}),
+    (
+        "mla",
+        "f16",
+        {"B": 1, "H": 1, "M": 40, "N": 70, "C": 304, "R": 32},
+        {"warps": 4, "slices": 2, "stages": 2},
+    ),
+    (
+        "causal",
+        "bf16",
+        {"B": 1, "H": 1, "M": 20, "N": 70, "D": 304, "E": 576},
+        {"warps": 8, "slices": 4, "stages": 1},
+    ),
     ("pair_bias", "bf16", {"B": 2, "H": 1, "N": 50, "D": 32, "E": 32}, {}),
     ("sink", "f16", {"B": 1, "H": 4, "HK": 2, "M": 50, "N": 70, "D": 32, "E": 32}, {}),
     ("qk_norm", "bf16", {"B": 1, "H": 2, "HK": 1, "M": 40, "N": 50, "D": 32, "E": 32}, {}),
@@ -134,6 +146,19 @@ kernel decode(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E]) -> O[b, h, i, e], L
     O = sum[j](softmax[j](S) * V[b, h // (H // HK), j, e])
     L = logsumexp[j](S)
 """
+
+
+def test_caches_of_small_floats() -> None:
+    kernel = tilec.compile("""
+kernel f(Q[M, D], K: f8e4m3[N, D], V: f8e5m2[N, E], s: f32[N]) -> O[i, e]:
+    S = sum[d](Q[i, d] * K[j, d] * s[j])
+    O = sum[j](softmax[j](S) * V[j, e])
+""")
+    sizes = {"M": 4, "N": 70, "D": 16, "E": 24}
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    got, asked = running.run(kernel, arrays, "f16", sizes, **running.SMALL)
+    assert not asked
+    assert error(got["O"], kernel.reference(**arrays)) < LIMIT["f16"]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ def code(name: str, width: int, arch: str, **schedule: object) -> Code:
         (256, "sm_80", 64, 48, 1, "half"),
         (256, "sm_89", 128, 32, 1, "shared"),
         (256, "sm_90", 64, 64, 1, "half"),
+        (512, "sm_80", 64, 48, 1, "shared"),
+        (512, "sm_89", 32, 32, 1, "shared"),
     ],
 )
 def test_the_best_schedule_that_fits_comes_first(
@@ -105,7 +107,7 @@ def test_a_draft_is_for_the_device_that_is_here(monkeypatch: pytest.MonkeyPatch)
         assert target.here(given, arch) == replace(given, shared=shared)
 
 
-@pytest.mark.parametrize("width", [8, 64, 72, 128, 200, 256])
+@pytest.mark.parametrize("width", [8, 64, 72, 128, 200, 256, 320, 576])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_120a"])
 def test_what_is_tried_fits(width: int, arch: str) -> None:
     schedules = tried(width, arch)
@@ -135,12 +137,15 @@ def test_rooms_do_not_overlap() -> None:
             assert f"shared {source.shared} bytes" in plans.show(source.plan)
 
 
-MATRIX = [(d, a) for d in (8, 40, 64, 72, 96, 128, 192, 256) for a in ("sm_80", "sm_86", "sm_120a")]
+MATRIX = [
+    (d, a) for d in (8, 40, 64, 96, 128, 192, 256, 320, 576) for a in ("sm_80", "sm_86", "sm_120a")
+]
 
 
 @pytest.mark.skipif(not compiler(), reason="no NVRTC here")
 @pytest.mark.parametrize(
-    ("width", "arch"), MATRIX if ALL else [(64, "sm_80"), (128, "sm_80"), (256, "sm_86")]
+    ("width", "arch"),
+    MATRIX if ALL else [(64, "sm_80"), (128, "sm_80"), (256, "sm_86"), (512, "sm_86")],
 )
 def test_the_first_schedule_keeps_everything_in_registers(width: int, arch: str) -> None:
     made = code("causal", width, arch)

@@ -1,5 +1,5 @@
-// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// causal: schedule warpgroups=2,columns=128,stages=2,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,slices=1,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// causal: schedule warpgroups=2,columns=128,stages=2,slices=1,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -65,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
   }
   __syncthreads();
   in_turn();
-  const int row_tiles = (M + 127) / 128;
-  const int heads = (B) * (H);
-  const int tiles = row_tiles * heads;
   if (group == 0) {
     fewer_registers<24>();
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
+      const int row_tiles = (M + 127) / 128;
+      const int heads = (B) * (H);
+      const int tiles = row_tiles * heads;
       int tile = blockIdx.x;
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;

@@ -1,5 +1,5 @@
-// naive for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
-// naive: schedule warps=4,height=32,columns=64,stages=2,query=registers,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
+// naive for sm_80, made by tilec, emitter ampere; schedule warps=4,height=32,columns=64,stages=2,slices=1,query=registers,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
+// naive: schedule warps=4,height=32,columns=64,stages=2,slices=1,query=registers,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
 #define HELD_ROWS 4
 #define THREAD (int)threadIdx.x
 #pragma nv_diag_suppress 177, 550   // what a role does not use

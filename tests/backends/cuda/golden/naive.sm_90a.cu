@@ -1,5 +1,5 @@
-// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// naive: schedule warpgroups=4,columns=64,stages=2,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,slices=1,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// naive: schedule warpgroups=4,columns=64,stages=2,slices=1,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {
@@ -61,14 +61,14 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
   }
   __syncthreads();
   in_turn();
-  const int row_tiles = (M + 255) / 256;
-  const int heads = (B) * (H);
-  const int tiles = row_tiles * heads;
   if (group == 0) {
     fewer_registers<32>();
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
+      const int row_tiles = (M + 255) / 256;
+      const int heads = (B) * (H);
+      const int tiles = row_tiles * heads;
       int tile = blockIdx.x;
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;

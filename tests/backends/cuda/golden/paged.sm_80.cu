@@ -1,5 +1,5 @@
-// paged for sm_80, made by tilec, emitter ampere; schedule warps=4,height=16,columns=64,stages=2,query=shared,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
-// paged: schedule warps=4,height=16,columns=64,stages=2,query=shared,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
+// paged for sm_80, made by tilec, emitter ampere; schedule warps=4,height=16,columns=64,stages=2,slices=1,query=shared,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
+// paged: schedule warps=4,height=16,columns=64,stages=2,slices=1,query=shared,blocks=2,order=static,section=8,late=0,relax=true,pieces=0
 #define HELD_ROWS 2
 #define THREAD (int)threadIdx.x
 #pragma nv_diag_suppress 177, 550   // what a role does not use

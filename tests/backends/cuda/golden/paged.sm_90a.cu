@@ -1,5 +1,5 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// paged: schedule warpgroups=1,columns=128,stages=6,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,slices=1,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged: schedule warpgroups=1,columns=128,stages=6,slices=1,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -80,13 +80,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
   }
   __syncthreads();
   in_turn();
-  const int row_tiles = (8 + 3) / 4;
-  const int heads = (B) * (M);
-  const int tiles = row_tiles * heads;
   if (group == 0) {
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     const int lane = threadIdx.x & 31;
     if (warp == 0 && (threadIdx.x & 31) == 0) {
+      const int row_tiles = (8 + 3) / 4;
+      const int heads = (B) * (M);
+      const int tiles = row_tiles * heads;
       int tile = blockIdx.x;
       for (int turn = 0;; turn++) {
         int origin = -1, b = -1, i = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;

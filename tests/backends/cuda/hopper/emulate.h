@@ -302,6 +302,12 @@ template<class T> inline float value_of(u16 x);
 struct f16 {}; struct bf16 {};
 inline float bf16_value(u16 x) { const u32 v = (u32)x << 16; float y; memcpy(&y, &v, 4); return y; }
 inline float f16_value(u16 x) { _Float16 h; memcpy(&h, &x, 2); return (float)h; }
+inline float f8e5m2_value(unsigned char x) { return f16_value((u16)(x << 8)); }
+inline float f8e4m3_value(unsigned char x) {
+  const int e = x >> 3 & 15, m = x & 7;
+  const float a = (x & 127) == 127 ? NAN : e ? ldexpf(8 + m, e - 10) : ldexpf(m, -9);
+  return x & 128 ? -a : a;
+}
 template<> inline float value_of<f16>(u16 x) { return f16_value(x); }
 template<> inline float value_of<bf16>(u16 x) { return bf16_value(x); }
 inline u16 to_bf16(float x) {
@@ -405,8 +411,10 @@ template<class T, int S, int N, int M> inline void weights_by_columns(float (&d)
 #define STAGE_UNIT 1
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
+template<int S, int A, int B, bool ADD, int N> inline void long_rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
+template<int S, int A, int B, bool ADD, int N> inline void long_rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
 template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<bf16, S>(d, p, v, parts, bytes); }
 template<int S, int N, int M> inline void weights_by_columns_bf16(float (&d)[N], u32 (&p)[M], u64 v, int add) { weights_by_columns<bf16, S>(d, p, v, add); }
 template<int S, int N, int M> inline void weights_by_columns_f16(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) { weights_by_columns<f16, S>(d, p, v, parts, bytes); }

@@ -72,7 +72,44 @@ def code(name: str, **schedule: object) -> Code:
 @pytest.mark.skipif(not compiler(), reason="no NVRTC here")
 @pytest.mark.parametrize("name", FITTING if ALL else ["causal", "document", "paged"])
 def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
-    made = code(name)
+    check_usage(code(name))
+
+
+WIDER: list[tuple[str, dict[str, int], tuple[int, int, int]]] = [
+    ("mla", {"B": 2, "H": 128, "M": 1, "N": 8192, "C": 512, "R": 64}, (2, 2, 64)),
+    ("mla", {"H": 16, "M": 4096, "N": 4096, "C": 512, "R": 64}, (2, 2, 64)),
+    ("naive", {"H": 16, "M": 4096, "N": 4096, "D": 512, "E": 512}, (2, 2, 32)),
+    ("causal", {"H": 16, "M": 4096, "N": 4096, "D": 320, "E": 320}, (2, 2, 64)),
+    ("causal", {"H": 16, "M": 4096, "N": 4096, "D": 576, "E": 576}, (3, 3, 32)),
+    ("gemma2", {"H": 16, "HK": 4, "M": 4096, "N": 4096, "D": 512, "E": 64}, (2, 1, 32)),
+]
+"""Heads wider than 256, and the warpgroups, slices and columns of their tiles."""
+
+
+@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@pytest.mark.parametrize(("name", "sizes", "expected"), WIDER if ALL else WIDER[:1])
+def test_wider_heads_are_as_planned(
+    name: str, sizes: dict[str, int], expected: tuple[int, int, int]
+) -> None:
+    kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a")
+    made = kernel.gpu_code(dtype="bf16", **sizes)
+    check_usage(made)
+    found = next(iter(made.fast.values())).plan.schedule
+    assert (found.warpgroups, found.slices, found.columns) == expected
+
+
+@pytest.mark.parametrize(("name", "sizes", "expected"), WIDER[1:])
+def test_wider_heads_have_a_plan(
+    name: str, sizes: dict[str, int], expected: tuple[int, int, int]
+) -> None:
+    kernel = tilec.load(EXAMPLES / f"{name}.tile")
+    _, sources = running.tiles(kernel, "bf16", {"B": 1, **sizes})
+    found = next(iter(sources.values())).plan.schedule
+    assert (found.warpgroups, found.slices, found.columns) == expected
+
+
+def check_usage(made: Code) -> None:
+    """The kernels of some code take what they should, and nothing else."""
     assert made.emitter == "hopper"
     images = dict(zip((u.names for u in made.units), compiled(made), strict=True))
     for source in made.fast.values():
@@ -111,6 +148,7 @@ def test_schedules_are_checked() -> None:
         ("columns", 20),
         ("warpgroups", 5),
         ("stages", "x"),
+        ("slices", 3),
         ("relax", 2),
         ("loader", 20),
     ):
