@@ -396,6 +396,32 @@ def test_masks(name: str) -> None:
         assert running.error(got["O"], want) < LIMIT["f16"], n
 
 
+PLACED = """
+kernel placed(Q[H, N, D], K[H, N, D], V[H, N, E], real: f32[N], far: i64[N], table: i32[19]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d]) + {bias}
+    O = sum[j](softmax[j](S if {mask} or i == j else -inf) * V[h, j, e])
+"""
+
+
+@pytest.mark.parametrize(
+    ("bias", "mask"),
+    [
+        ("table[clamp(i - j, -9, 9) + 9]", "real[i] == j // 16"),
+        ("table[abs(i - j) % 19] if i > j + 2 else 0", "j // 16 <= far[i]"),
+        ("table[j % 19]", "abs(far[i] - j % 32) < 9"),
+    ],
+)
+def test_what_positions_look_up_and_numbers_far_away(bias: str, mask: str) -> None:
+    kernel = tilec.compile(PLACED.format(bias=bias, mask=mask))
+    random = np.random.default_rng(3)
+    rows = {n: random.standard_normal((2, 150, 16)).astype("f2") for n in "QKV"}
+    arrays: dict[str, Any] = rows | {"real": (np.arange(150) / 8).astype("f4")}
+    arrays["far"] = random.choice([-(2**63), 2**63 - 1, 3, 5, 17, -1, 0], 150)
+    arrays["table"] = random.integers(-3, 3, 19).astype("i4")
+    got = running.run(kernel, arrays, "f16", {"H": 2, "N": 150, "D": 16, "E": 16}, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
+
+
 KEPT = """
 kernel kept(Q[N, D], K[N, D], V[N, E], keep: u8[N], most: i32[N]) -> O[i, e]:
     S = sum[d](Q[i, d] * K[j, d])
