@@ -146,6 +146,7 @@ def steps(
         step("phases"),
         step("stage", all=schedule.high),
         step("survey"),
+        step("lookup"),
         *(step(name) for name in names),
         *cut,
         step("place"),
@@ -220,6 +221,7 @@ def _tiled(
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
     from tilec.passes import prune, stage
+    from tilec.passes.lookup import lookup
     from tilec.passes.phases import phases
     from tilec.passes.place import place
     from tilec.passes.relax import relax
@@ -230,7 +232,7 @@ def _tiled(
 
     kernel = steady(tile(kernel, Options(dict(extents), target)))
     kernel = phases(prune.prune(kernel, prune.Options(apart)))
-    kernel = survey(stage.stage(kernel, stage.Options(high)))
+    kernel = lookup(survey(stage.stage(kernel, stage.Options(high))))
     kernel = relax(kernel) if stale else kernel
     return place(split(kernel, cut) if cut else kernel)
 

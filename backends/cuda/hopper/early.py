@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilec.backends.cuda.hopper.conditions import Conditions, quotient
+from tilec.backends.cuda.hopper.between import Comparisons
+from tilec.backends.cuda.hopper.conditions import Conditions
 from tilec.backends.cuda.hopper.labels import reads
 from tilec.backends.cuda.hopper.structure import Block, Structure
 from tilec.dataflow import names_in
+from tilec.dtypes import kind
 from tilec.ir import Cast, Load, Map, Op, Operand, operands, walk
 
 
@@ -26,11 +28,17 @@ def _early(s: Structure, block: Block) -> Iterator[str]:
     }
 
     def is_steady(x: Operand) -> bool:
-        value = s.kernel.values.get(x) if isinstance(x, str) else None
-        return isinstance(x, int) or (value is not None and s.stream not in value.type.axes)
+        if not isinstance(x, str):
+            return isinstance(x, int) and not isinstance(x, bool)
+        value, argument = s.kernel.values.get(x), s.kernel.arguments.get(x)
+        if value is None:
+            return x != s.stream and (argument is None or argument.type == "int")
+        return s.stream not in value.type.axes and kind(value.type.dtype) == "int"
+
+    between = Comparisons(s.row, s.stream, defs, is_steady).between
 
     def is_stretch(op: Op) -> bool:
-        return quotient(op, defs, s.stream, is_steady) is not None
+        return between(op) is not None
 
     masks = Conditions(s.row, s.stream, defs, {h.name for h in block.heads}, is_stretch)
     labels = set(reads(s, block))

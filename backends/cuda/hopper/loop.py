@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper import between
 from tilec.backends.cuda.hopper.analysis import Analysis, Root
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
     ELEMENT,
     POSITION,
     Expression,
+    bracket,
     cast,
     literal,
 )
 from tilec.backends.cuda.hopper.pairs import element
-from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log, same_quotient
+from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log
 from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.words import Words
@@ -292,14 +295,16 @@ class FragmentLoop:
                 bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
                 args = [bit, self.value(self.bare(x, y)), self.value(z)]
                 return pointwise("select", args, op.result.type.dtype)
-            case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
-                return same_quotient(*map(self.value, quotient))
+            case Map() if (test := self.block.comparisons.between(op)) is not None:
+                return between.tested(test, self.value, self.value(self.block.structure.stream))
             case Map(fn="log" | "log2", args=(y,)):
                 return quick_log(op.fn, self.value(self.bare(x, y)))
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if op.fn == "select":
                     return self.selected(x, op, args)
+                if op.fn in ("and", "or"):
+                    args = self.spanned(op, args)
                 return pointwise(op.fn, args, op.result.type.dtype)
             case Cast():
                 return cast(self.value(op.x), op.to)
@@ -307,9 +312,19 @@ class FragmentLoop:
                 return element(self.block.fetched[x], op)
             case Load():
                 index = [self.value(y) for y in op.index]
-                return self.scope.load(op, index, self.place(op, index))
+                return self.scope.load(op, index, self.place(op, index), self.inside_by_bit)
             case _:
                 raise Refused(f"{x} is no pointwise value")
+
+    def spanned(self, op: Map, args: list[Expression]) -> list[Expression]:
+        """Conditions of a stretch and of what is the same along a row: that is a stretch, too."""
+        if not any(a.span for a in args):
+            return args
+        steady = [isinstance(y, str) and self.block.is_fixed(y) for y in op.args]
+        return [
+            replace(a, span=Span(high=(f"({a.text} ? BEYOND : -BEYOND)",))) if s else a
+            for a, s in zip(args, steady, strict=True)
+        ]
 
     def selected(self, x: str, op: Map, args: list[Expression]) -> Expression:
         """A selection; where its condition is a stretch of columns and others, of one value by each: the compiler then
@@ -337,6 +352,14 @@ class FragmentLoop:
             return [condition]
         return [Expression(text, "bool") for text in (self.words.bit(span), *span.others)]
 
+    def inside_by_bit(self, e: Expression, bound: Expression) -> str | None:
+        """The test that an index is in range, by a bit for each column."""
+        if e.step != 1 or max(e.bits, bound.bits) > 31 or not self.words.whole:
+            return None
+        base = bracket(e.text)
+        span = Span((f"-{base}",), (f"{bound.text} - 1 - {base}",))
+        return self.words.bit(span) if self.words.hoists(span) else None
+
     def place(self, op: Load, index: list[Expression]) -> str | None:
         """An element by a pointer that is computed before the loop; None where its index is computed in it."""
         inside = {w for e in self.locals.values() for w in re.findall(r"[A-Za-z_]\w*", e.text)}
@@ -347,8 +370,9 @@ class FragmentLoop:
         name = self.names.of(op.tensor)
         pointer = self.names.fresh(f"{name}_at")
         rows = any("r" in w for w in words)
-        base = " + ".join(f"(i64)({e.text}) * {name}_stride{k}" for k, e in enumerate(index))
-        steps = [f"{e.step} * {name}_stride{k}" for k, e in enumerate(index) if e.step]
+        strides = [self.scope.stride(op.tensor, k) for k in range(len(index))]
+        base = " + ".join(f"(i64)({e.text}) * {n}" for n, e in zip(strides, index, strict=True))
+        steps = [f"{e.step} * {n}" for n, e in zip(strides, index, strict=True) if e.step]
         element = ELEMENT[self.scope.dtype(op.tensor)]
         if rows:
             self.before(
