@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = {2: 256, 3: 192}
 """The columns of accumulators that warpgroups have registers for, by how many there are."""
+LONG_ROWS = 512
+"""Rows from this width on are worth sharing their products: to exchange parts of scores takes time, too."""
 SHORT = 64
 """The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
@@ -299,9 +301,17 @@ def sliced(s: Structure, schedule: Schedule, few: bool) -> Schedule:
     that come from memory are under way for longer than a window takes: where rows are few, windows are short and many."""
     held = {n: sum(Slice(x.width, n).columns for x in s.slots) for n in MOST_COLUMNS}
     slices = next((n for n, most in MOST_COLUMNS.items() if held[n] <= most), max(MOST_COLUMNS))
-    columns = s.columns if s.loops[0].tile is None else min(32 if few else 64, schedule.columns)
-    schedule = replace(schedule, warpgroups=slices, slices=slices, pingpong=True, store="direct")
-    return replace(schedule, columns=columns, stages=4 if few else 2)
+    share = (
+        slices == 2
+        and plans.sharing(s)
+        and max(h.key.width for h in s.blocks[0].heads) >= LONG_ROWS
+    )
+    short = few or share
+    columns = s.columns if s.loops[0].tile is None else min(32 if short else 64, schedule.columns)
+    schedule = replace(schedule, warpgroups=slices, slices=slices, columns=columns, stages=2)
+    schedule = replace(schedule, share=share, pingpong=not share, store="direct")
+    tried = (replace(schedule, stages=n) for n in (4, 3) if short)
+    return next((x for x in tried if _fits(s, x)), schedule)
 
 
 def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:
