@@ -80,7 +80,7 @@ def stage(kernel: Kernel, options: Options = Options()) -> Kernel:
 class _Staged:
     """A buffer, and where a tile of it is loaded from."""
 
-    buffer: str
+    buffer: Value
     index: tuple[Operand, ...]
 
 
@@ -89,7 +89,6 @@ class _Stager:
         self.kernel, self.all = kernel, all
         self.taken = Builder(kernel).taken
         self.axes: list[Axis] = []
-        self.made: dict[object, _Staged] = {}
         self.before: list[Op] = []
 
     def run(self) -> Kernel:
@@ -113,6 +112,8 @@ class _Grid:
         self.windows = {a: n for a, n in grid.axes if n > 1}
         self.windows |= {f.axis: f.tile for f in loops if f.tile is not None}
         self.single = [a for a, n in grid.axes if n == 1]
+        self.stepped = {f.axis for f in loops if f.tile == 1}
+        self.made: dict[object, _Staged] = {}
         self.fixed: dict[str, Op] = {}
 
     def run(self) -> Grid:
@@ -141,23 +142,18 @@ class _Grid:
         staged = self.staged(x) if isinstance(x, str) else None
         if staged is None:
             return x
-        if staged.buffer in self.fixed:
-            return self.fixed[staged.buffer].results[0].name
+        buffer = staged.buffer.name
+        if buffer in self.fixed:
+            return self.fixed[buffer].results[0].name
         b = Builder(self.kernel, self.stager.taken)
-        b.types.update({**self.types, staged.buffer: self.buffer_type(staged.buffer)})
+        b.types.update({**self.types, buffer: staged.buffer.type})
         b.tiles = {**dict(self.grid.axes), **self.windows}
-        name = b.load(staged.buffer, *staged.index, name=str(x))
+        name = b.load(buffer, *staged.index, name=str(x))
         if staged.index[-2] in dict(self.grid.axes):
-            self.fixed[staged.buffer] = b.ops[0]  # the same in each window
+            self.fixed[buffer] = b.ops[0]  # the same in each window
         else:
             out += b.ops
         return name
-
-    def buffer_type(self, name: str) -> Type:
-        found = [*self.stager.before, *self.kernel.body]
-        return next(
-            op.result.type for op in found if isinstance(op, Buffer) and op.result.name == name
-        )
 
     # ---- which operands
 
@@ -174,9 +170,9 @@ class _Grid:
         if not dear and not (self.stager.all and self.is_computed(x, names, along[0])):
             return None
         key = self.tree(x, names)
-        if key not in self.stager.made:
-            self.stager.made[key] = self.make(x, names, along[0])
-        return self.stager.made[key]
+        if key not in self.made:
+            self.made[key] = self.make(x, names, along[0])
+        return self.made[key]
 
     def expression(self, x: str) -> set[str] | None:
         """The values of the grid that an operand is computed from; None where one of them is bound to a loop."""
@@ -191,6 +187,8 @@ class _Grid:
                 return None
             if isinstance(op, Reduce) and set(op.over) & set(self.windows):
                 return None
+            if self.stepped & set(operands(op)):
+                return None  # it is another one for each position of a loop
             out.add(y)
             todo += operands(op)
         return out
@@ -269,7 +267,7 @@ class _Grid:
         store = Store((), buffer.name, tuple(axes), value)
         sizes = tuple((a, 1 if a != along else rows or 1) for a in axes[:-1])
         self.stager.before += [Buffer((buffer,)), Grid((), axes=sizes, body=(*b.ops, store))]
-        return _Staged(buffer.name, tuple(index))
+        return _Staged(buffer, tuple(index))
 
     def looked_up(self, names: set[str]) -> tuple[str, Scalar] | None:
         """A scalar by which alone values depend on a grid axis, an index of one dimension; and the length of that."""

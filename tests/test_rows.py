@@ -20,6 +20,17 @@ GQA = """kernel f(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E], slope: f32[H]) 
 MQA = """kernel f(Q[B, H, M, D], K[B, N, D]) -> O[b, h, i, d]:
     O = sum[j](softmax[j](sum[d](Q[b, h, i, d] * K[b, j, d])) * K[b, j, d])
 """
+NO_QUERIES = """kernel f(Q[B, H, D], K[B, HK, N, D], V[B, HK, N, E], slope: f32[H, N]) -> O[b, h, e]:
+    S = sum[d](Q[b, h, d] * K[b, {g}, j, d]) + slope[h, j]
+    O = sum[j](softmax[j](S) * V[b, {g}, j, e])
+"""
+NEIGHBOURS = """kernel f(Q[B, H, D], K[B, HK, N, D], near: i32[H, N], O1[HK]) -> O[b, h, d]:
+    S = sum[d](Q[b, h, d] * K[b, {g}, j, d])
+    O = sum[j](softmax[j](S) * K[b, {g}, j, d])
+"""
+MERGED = """kernel f(P[N, B, H, D], L[N, B, H]) -> O[b, h, d]:
+    O = sum[j](softmax[j](L[j, b, h]) * P[j, b, h, d])
+"""
 APART = """kernel f(Q[B, H, M, D], K[B, HK, N, D], pick: i32[B, HK, M, T]) -> O[b, h, i, d]:
     g = h // (H // HK)
     k = pick[b, g, i, t]
@@ -53,6 +64,13 @@ def extents(text: str, **sizes: int) -> dict[str, int] | None:
         (GQA.format(g="h % HK"), {}, {"i": 1, "j": 1024}),
         (MQA, {}, {"h": 8, "i": 1, "j": 1024}),
         (MQA, {"H": 256}, {"h": 128, "i": 1}),
+        (NO_QUERIES.format(g="h // (H // HK)"), {}, {"h": 4, "b": 1, "j": 1024}),
+        (NO_QUERIES.format(g="h // (H // HK)"), {"H": 600}, {"h": 100, "b": 1}),
+        (NO_QUERIES.format(g="h // (H // HK)"), {"H": 2}, {"b": 1, "j": 1024}),
+        (NO_QUERIES.format(g="h % HK"), {}, {"b": 1, "j": 1024}),
+        (NO_QUERIES.format(g="0"), {}, None),  # all of them share their keys anyway
+        (NEIGHBOURS.format(g="near[h, j]"), {}, {"b": 1, "j": 1024}),
+        (MERGED, {}, None),  # no keys
         (APART, {"M": 100}, {"h": 4, "i": 1, "t": 1024}),
         (APART, {"M": 100, "H": 64}, {"h": 32, "i": 1}),
         (APART, {"M": 100, "HK": 8}, None),
@@ -60,6 +78,24 @@ def extents(text: str, **sizes: int) -> dict[str, int] | None:
 )
 def test_the_rows(text: str, sizes: dict[str, int], want: dict[str, int] | None) -> None:
     assert extents(text, **sizes) == want
+
+
+@pytest.mark.parametrize("target", ["cpu", "reference"])
+@pytest.mark.parametrize(("heads", "length"), [(8, 0), (8, 50), (2, 300), (14, 20)])
+def test_no_axis_of_queries(target: str, heads: int, length: int) -> None:
+    kernel = tilec.compile(NO_QUERIES.format(g="h // (H // HK)"), target=target)
+    sizes = {**SIZES, "H": heads, "N": length}
+    data = kernel.sample(2, **{d: n for d, n in sizes.items() if d not in ("M", "T")})
+    want = kernel.reference(**data)
+    np.testing.assert_allclose(kernel(**data), want, rtol=3e-5, atol=3e-5)
+
+
+def test_rows_of_a_gpu_have_enough_to_do() -> None:
+    text = NO_QUERIES.format(g="h // (H // HK)")
+    assert choose(online(text), {**SIZES, "H": 2, "N": 20}, CUDA) is None
+    found = choose(online(text), {**SIZES, "H": 2, "N": 50}, CUDA)
+    assert found is not None
+    assert found.extents == {"b": 1}
 
 
 def test_what_must_be_a_number() -> None:

@@ -2,7 +2,8 @@
 
 With one query per sequence a tile of rows is one row, and each head streams all keys for itself. Heads that look up the
 same keys, `K[b, h // 4, j, d]`, can be the rows instead; so they can where each query looks up keys of its own, which no
-other query needs. It takes numbers for the dimensions that say how many share; the pass `steady` then sees that the keys of
+other query needs. Where there is no axis of queries, heads are the usual rows, but only those that share their keys go
+together. It takes numbers for the dimensions that say how many share; the pass `steady` then sees that the keys of
 a tile are the same for all its rows. A tile of few rows may be longer along the keys. With a few queries per sequence heads
 and positions are one axis, where a target has code for it (`passes/fold.py`): where half as many tiles read the keys then.
 Of many rows, a tile may have more than usual, or fewer (`heights`).
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilec import heights, scalar
-from tilec.dataflow import definitions
+from tilec.dataflow import backward, definitions, names_in
 from tilec.heights import Heights
 from tilec.ir import (
     Contract,
@@ -90,11 +91,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Those of a group. `usual`: the axis in its rows otherwise; `streamed`: the axes that it streams; `apart`: whether each
-    of the usual rows has keys of its own; `foldable`: whether nothing that is streamed is looked up by row, and no axis of
-    the grid is reduced."""
+    """Those of a group. `usual`: the axis in its rows otherwise; `own`: that one, where it and no data decides which keys
+    are looked up; `streamed`: the axes that it streams; `apart`: whether each of the usual rows has keys of its own;
+    `foldable`: whether nothing that is streamed is looked up by row, and no axis of the grid is reduced."""
 
     usual: str | None
+    own: Candidate | None
     streamed: tuple[str, ...]
     others: tuple[Candidate, ...]
     apart: bool
@@ -104,19 +106,30 @@ class Candidates:
         """The rows for some sizes and scalar arguments."""
         if self.usual is None:
             return None
-        if not self.apart and int(evaluate(kernel.extents[self.usual], sizes)) != 1:
+        single = int(evaluate(kernel.extents[self.usual], sizes)) == 1
+        if not self.apart and not single:
             return None
         length, axis, dims = 1, self.usual, tuple[str, ...]()
-        for c in self.others:
+        for c in (*self.others, self.own) if self.own and not single else self.others:
             longer = c.window(sizes, target.rows)
             if longer > length:
                 length, axis, dims = longer, c.axis, c.dims
         narrow = target.narrow if len(self.streamed) == 1 else None
         columns = dict.fromkeys(self.streamed, narrow) if narrow else {}
-        if length == 1 and (self.apart or not columns):
+        if length == 1 and not self.alone(kernel, sizes, target, bool(columns)):
             return None
-        extents = {axis: length, self.usual: 1} | (columns if length <= target.lanes else {})
+        extents = {self.usual: 1} | {axis: length} | (columns if length <= target.lanes else {})
         return Rows(extents, dims)
+
+    def alone(
+        self, kernel: Kernel, sizes: Mapping[str, Number], target: Target, longer: bool
+    ) -> bool:
+        """Whether a tile should have one row: where it may be longer then, or rows have keys of their own and each has some
+        for every lane."""
+        if self.own is None:
+            return longer and not self.apart
+        positions = (int(evaluate(kernel.extents[a], sizes)) for a in self.streamed)
+        return longer or math.prod(positions) >= target.lanes
 
     def folded(self, kernel: Kernel, sizes: Mapping[str, Number], target: Target) -> Rows | None:
         """Rows of heads and positions, where these are few; None where tiles are not half as many then."""
@@ -185,7 +198,38 @@ class _Finder:
     def candidates(self) -> Candidates:
         others = tuple(self.candidate(a) for a in self.group.axes if a != self.usual)
         streamed = tuple(sorted(self.streamed))
-        return Candidates(self.usual, streamed, others, self.apart(), self.foldable())
+        return Candidates(self.usual, self.own(), streamed, others, self.apart(), self.foldable())
+
+    def own(self) -> Candidate | None:
+        """The usual axis, where it decides which keys a contraction takes, and no data does."""
+        if self.usual is None or not self.apart():
+            return None
+        index = [x for op in self.keys() for x in op.index]
+        mine = [self.inputs(x) for x in index]
+        mine = [xs for xs in mine if self.usual in xs]
+        if not mine or any(isinstance(self.defs.get(x), Load) for xs in mine for x in xs):
+            return None
+        return self.candidate(self.usual)
+
+    def keys(self) -> Iterator[Load]:
+        """What the keys of contractions with rows are made of."""
+        ops = [x for f in self.streams for x in walk(f.body)]
+        made = definitions(ops)
+        products = (
+            op for op in ops if isinstance(op, Contract) and not self.streamed & set(op.over)
+        )
+        for op in products:
+            for x in backward(names_in((op.x, op.y)), made):
+                load, axes = made[x], set(made[x].result.type.axes)
+                if isinstance(load, Load) and self.streamed & axes and set(op.over) < axes:
+                    yield load
+
+    def inputs(self, x: Operand) -> set[str]:
+        """What an index is computed from, itself included."""
+        if not isinstance(x, str):
+            return set()
+        op = self.defs.get(x)
+        return {x}.union(*(self.inputs(y) for y in (operands(op) if op else ())))
 
     def loads(self) -> list[Load]:
         """What is looked up along the streamed axes."""
@@ -194,9 +238,13 @@ class _Finder:
 
     def apart(self) -> bool:
         """Whether the largest operands that are streamed are looked up by row."""
-        most = max((len(x.result.type.axes) for x in self.loads()), default=0)
-        axes = [x.result.type.axes for x in self.loads() if len(x.result.type.axes) == most]
+        axes = [x.result.type.axes for x in self.largest()]
         return bool(axes) and all(self.usual in a for a in axes)
+
+    def largest(self) -> list[Load]:
+        """Those with the most axes."""
+        most = max((len(x.result.type.axes) for x in self.loads()), default=0)
+        return [x for x in self.loads() if len(x.result.type.axes) == most]
 
     def foldable(self) -> bool:
         body = tuple(walk(self.group.body))
@@ -209,7 +257,8 @@ class _Finder:
     def candidate(self, axis: str) -> Candidate:
         dims: list[str] = []
         shared: list[Scalar] = []
-        for op in self.loads():
+        shared_by = self.largest() if self.apart() else self.loads()
+        for op in shared_by:
             if self.apart() or self.usual not in op.result.type.axes:
                 shared += self.groups(op.index, axis, dims)
         by, extent = tuple(dict.fromkeys(shared)), self.kernel.extents[axis]

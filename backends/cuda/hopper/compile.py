@@ -292,7 +292,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         elif whole:
             break
         else:
-            schedule = replace(schedule, columns=schedule.columns // 2)
+            schedule = replace(schedule, columns=schedule.columns // 32 * 16)
     return ordered(s, schedule, length)
 
 

@@ -270,10 +270,10 @@ class Elements:
         out.add("u32 " + ", ".join(f"{n}[4]" for n in names) + ";")
         for k in range(4):
             self.packed(f"{eight}[{2 * k}]", f"{eight}[{2 * k + 1}]", [f"{n}[{k}]" for n in names])
-        if t.rounded:
-            four = ", ".join(f"{names[0]}[{k}]" for k in range(4))
-            out.add(f"probe = {self.watch}(probe, {four});")
         with out.block(f"if ({self.some()})"):
+            if t.rounded:
+                four = ", ".join(f"{names[0]}[{k}]" for k in range(4))
+                out.add(f"probe = {self.watch}(probe, {four});")
             for n, name in enumerate(names):
                 four = ", ".join(f"{name}[{k}]" for k in range(4))
                 out.add(f"shared_piece({self.piece_place(n)}, {four});")

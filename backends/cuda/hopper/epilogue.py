@@ -107,6 +107,10 @@ class Epilogue:
             raise Refused(f"output {op.tensor} has no rows")
         name, limit = self.names.of(op.tensor), self.limit()
         offset = self.offset(op, {})
+        if self.inputs(op.value) & self.s.doubtful:
+            self.out.add(
+                f"ROWS if (row_i[r] < {limit} && !(fabsf({value.text}) < POS_INF)) *redo = 1;"
+            )
         self.out.add(
             f"if ((lane & 3) == 0) ROWS if (row_i[r] < {limit}) {name}[{offset}] = {text};{self.scope.comment(op)}"
         )

@@ -173,6 +173,8 @@ ELEMENT = {
     "i16": "short",
     "i8": "signed char",
     "u8": "unsigned char",
+    "f8e4m3": "unsigned char",
+    "f8e5m2": "unsigned char",
     "bool": "bool",
 }
 """The C type of a stored element."""
@@ -183,7 +185,7 @@ def loaded(text: str, dtype: DType) -> Expression:
     """A stored element as a value."""
     if dtype not in ELEMENT:
         raise Refused(f"it loads elements of type {dtype}")
-    if dtype in ("f16", "bf16"):
+    if dtype in ("f16", "bf16", "f8e4m3", "f8e5m2"):
         return Expression(f"{dtype}_value({text})", "float")
     if dtype == "f32":
         return Expression(text, "float")

@@ -176,6 +176,10 @@ DEVICE float divide(float x, float y) {
 }
 DEVICE float f16_value(u16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
 DEVICE float bf16_value(u16 x) { return __int_as_float((int)((u32)x << 16)); }
+DEVICE float f8e5m2_value(unsigned char x) { return f16_value((u16)(x << 8)); }
+DEVICE float f8e4m3_value(unsigned char x) {   // as an f16 it would be 256 times smaller
+  return (x & 0x7f) == 0x7f ? QUIET_NAN : 256.f * f16_value((u16)((x & 0x80) << 8 | (x & 0x7f) << 7));
+}
 DEVICE u32 pack_f16(float lo, float hi) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 DEVICE u32 pack_bf16(float lo, float hi) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
 DEVICE u32 watch(u32 x, u32 y) { u32 r; asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(y), "r"(0u), "r"(x)); return r; }

@@ -153,7 +153,19 @@ class Structure:
             for b in self.blocks
             for t in b.tails
         )
-        return special or any(t.rounded for t in (*self.queries, *self.rings))
+        rounded = any(t.rounded for t in (*self.queries, *self.rings))
+        return special or rounded or bool(self.doubtful)
+
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """The sums of rows that may not be those of the program where they are not finite: a weight is absent, and what it
+        is multiplied with may be a NaN."""
+        return frozenset(
+            name
+            for b in self.blocks
+            for y, name in zip(b.yields, self.results, strict=True)
+            if any(_absent(x, b) and not _plain(x, b) for x in _summands(y, b))
+        )
 
     @property
     def weight_parts(self) -> int:
@@ -195,7 +207,7 @@ class Structure:
 
 def _absent(x: Operand, b: Block) -> bool:
     """Whether a mask decides about a value."""
-    defs = {v.name: op for op in walk(b.middle) for v in op.results}
+    defs = _all_definitions(b)
     seen: set[Operand] = set()
     todo: list[Operand] = [x]
     while todo:
@@ -209,6 +221,28 @@ def _absent(x: Operand, b: Block) -> bool:
         for z in walk([op]):
             todo += operands(z)
     return False
+
+
+def _all_definitions(b: Block) -> dict[str, Op]:
+    """The op that defines each value between heads and tails, also in arms."""
+    return definitions(walk(b.middle))
+
+
+def _summands(y: Operand, b: Block) -> list[Operand]:
+    """What the reductions that a value is computed from add up."""
+    defs = _all_definitions(b)
+    found = [defs[x] for x in backward([str(y)], defs)]
+    return [op.args[0] for op in found if isinstance(op, Reduce) and op.fn == "sum"]
+
+
+def _plain(x: Operand, b: Block) -> bool:
+    """Whether a weight is nothing but an exponential, in each arm."""
+    op = _all_definitions(b).get(str(x))
+    if not isinstance(op, If):
+        return isinstance(op, Map) and op.fn in ("exp", "exp2")
+    n = [v.name for v in op.results].index(str(x))
+    ends = [arm[-1] for arm in (op.then, op.orelse)]
+    return all(isinstance(end, Yield) and _plain(end.values[n], b) for end in ends)
 
 
 def _branches(b: Block) -> bool:

@@ -136,8 +136,8 @@ class Tiles:
         self.dtype: DType = "f16" if "f16" in narrow else "bf16"
 
     def is_side(self, x: str) -> bool:
-        """Whether a value has one of the two axes and a feature."""
-        axes = self.type(x).axes
+        """Whether a value has one of the two axes and a feature; a position along an axis is none."""
+        axes = self.type(x).axes if x in self.kernel.values else ()
         return len(axes) == 2 and len(set(axes) & set(self.sides)) == 1
 
     def type(self, x: str) -> Type:

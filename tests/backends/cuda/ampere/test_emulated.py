@@ -148,6 +148,19 @@ kernel decode(Q[B, H, M, D], K[B, HK, N, D], V[B, HK, N, E]) -> O[b, h, i, e], L
 """
 
 
+def test_caches_of_small_floats() -> None:
+    kernel = tilec.compile("""
+kernel f(Q[M, D], K: f8e4m3[N, D], V: f8e5m2[N, E], s: f32[N]) -> O[i, e]:
+    S = sum[d](Q[i, d] * K[j, d] * s[j])
+    O = sum[j](softmax[j](S) * V[j, e])
+""")
+    sizes = {"M": 4, "N": 70, "D": 16, "E": 24}
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    got, asked = running.run(kernel, arrays, "f16", sizes, **running.SMALL)
+    assert not asked
+    assert error(got["O"], kernel.reference(**arrays)) < LIMIT["f16"]
+
+
 @pytest.mark.parametrize(
     ("m", "n", "workers"), [(1, 90, None), (1, 1100, 4), (3, 90, None), (5, 1100, 4)]
 )

@@ -310,6 +310,12 @@ template<class T> inline float value_of(u16 x);
 struct f16 {}; struct bf16 {};
 inline float bf16_value(u16 x) { const u32 v = (u32)x << 16; float y; memcpy(&y, &v, 4); return y; }
 inline float f16_value(u16 x) { _Float16 h; memcpy(&h, &x, 2); return (float)h; }
+inline float f8e5m2_value(unsigned char x) { return f16_value((u16)(x << 8)); }
+inline float f8e4m3_value(unsigned char x) {
+  const int e = x >> 3 & 15, m = x & 7;
+  const float a = (x & 127) == 127 ? NAN : e ? ldexpf(8 + m, e - 10) : ldexpf(m, -9);
+  return x & 128 ? -a : a;
+}
 template<> inline float value_of<f16>(u16 x) { return f16_value(x); }
 template<> inline float value_of<bf16>(u16 x) { return bf16_value(x); }
 inline u16 to_bf16(float x) {

@@ -61,11 +61,18 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         {"columns": 32},
     ),
     (
+        "paged",
+        "f16",
+        {"B": 1, "H": 2, "HK": 1, "M": 3, "NP": 9, "P": 8, "MP": 9, "D": 16, "E": 8},
+        {},
+    ),
+    (
         "int8_cache",
         "bf16",
         {"B": 2, "H": 2, "HK": 1, "M": 8, "N": 100, "D": 64, "E": 40},
         {"columns": 32},
     ),
+    ("int8_cache", "f16", {"B": 1, "H": 2, "HK": 1, "M": 8, "N": 70, "D": 16, "E": 16}, {}),
     (
         "mla_sparse",
         "bf16",
@@ -140,6 +147,38 @@ def test_rows_that_are_not_dense(name: str, dtype: str) -> None:
     arrays |= {n: np.asfortranarray(arrays[n]) for n in "KV"}
     got = running.run(kernel, arrays, dtype, sizes, columns=32, pieces=frozenset("QKV"))
     assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT[dtype]
+
+
+SMALL_FLOATS = """
+kernel f(Q[M, D], K: {dtype}[N, D], V: {dtype}[N, E], s: f32[N]) -> O[i, e]:
+    S = sum[d](Q[i, d] * K[j, d] * s[j])
+    O = sum[j](softmax[j](S) * V[j, e])
+"""
+
+
+def small_floats(dtype: Any) -> tuple[tilec.Kernel, dict[str, Any], dict[str, int]]:
+    """A cache of 8-bit floats with all finite values among the keys, and a scale for each."""
+    sizes = {"M": 4, "N": 70, "D": 16, "E": 24}
+    kernel = tilec.compile(SMALL_FLOATS.format(dtype=dtype))
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    values = np.arange(256, dtype=np.uint8).view(arrays["K"].dtype)
+    values = values[np.isfinite(values.astype(np.float32))]
+    arrays["K"] = np.resize(values, (70, 16))
+    largest = np.abs(arrays["K"].astype(np.float32)).max(-1)
+    return kernel, arrays | {"s": 1 / largest.clip(1)}, sizes
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f8e4m3", "f8e5m2"])
+def test_caches_of_small_floats(dtype: str, columns: int) -> None:
+    kernel, arrays, sizes = small_floats(dtype)
+    placed, sources = running.tiles(kernel, "f16", sizes, columns=columns)
+
+    def launch(n: int, memory: Any, known: Any) -> None:
+        assert not emulator.run(sources[n], memory, known)
+
+    got = running.completed(placed, sources, launch, arrays, sizes)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
 BIASED = """
@@ -429,6 +468,43 @@ def test_what_is_absent_asks_for_the_exact_kernel() -> None:
     memory["V"] = arrays["V"].copy()
     memory["V"][..., 50, 3] = np.nan
     assert emulator.run(sources[0], memory, sizes)
+
+
+@pytest.mark.parametrize(
+    ("sum_", "asks"), [("sum[i](P)", True), ("mean[i](P / w[i])", True), ("sum[i](exp(S))", False)]
+)
+def test_sums_of_rows_ask_for_it_where_a_factor_meets_what_is_absent(sum_: str, asks: bool) -> None:
+    kernel = tilec.compile(f"""
+kernel f(Q[M, D], K[N, D], w: f32[M]) -> C: f32[j]:
+    S = sum[d](Q[i, d] * K[j, d]) if j <= i else -inf
+    P = softmax[j](S)
+    C = {sum_}
+""")
+    sizes = {"M": 40, "N": 40, "D": 16}
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    arrays |= {"w": np.ones(40, np.float32)}
+    arrays["Q"][10] = np.nan
+    placed, sources = running.tiles(kernel, "f16", sizes)
+    asked: list[bool] = []
+
+    def launch(n: int, memory: Any, known: Any) -> None:
+        asked.append(emulator.run(sources[n], memory, known))
+
+    got = running.completed(placed, sources, launch, arrays, sizes)
+    assert any(asked) == asks
+    assert asks or running.error(got["C"], expected(kernel, arrays)[0]) < LIMIT["f16"]
+
+
+def test_a_product_with_positions_is_no_product_of_tiles() -> None:
+    kernel = tilec.compile("""
+kernel f(Q[M, D], K[N, D], V[N, D]) -> O[i, d], mean: f32[i]:
+    P = softmax[j](sum[d](Q[i, d] * K[j, d]))
+    O = sum[j](P * V[j, d])
+    mean = sum[j](P * j)
+""")
+    code = kernel.gpu_code(M=64, N=64, D=32)
+    assert code.emitter == "simt"
+    assert "contract where only pointwise" in code.note
 
 
 # ---- plans that are wrong
