@@ -83,7 +83,7 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         "mla_sparse",
         "bf16",
         {"B": 1, "H": 8, "M": 1, "N": 150, "C": 320, "R": 16, "T": 70},
-        {"columns": 64},
+        {"columns": 64, "stages": 2},
     ),
     ("mla", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "C": 300, "R": 32}, {"columns": 32}),
     ("causal", "bf16", {"B": 1, "H": 1, "M": 40, "N": 70, "D": 304, "E": 576}, {}),
