@@ -86,7 +86,8 @@ def evaluate(f: Formula, tensors: Mapping[str, Any], names: tuple[str, str, str]
     p = i + (n - m) if f.aligned else i
     # where heads have no elements, 0 / sqrt(0) is 0
     scale = max(q.shape[3], 1) ** -0.5 if f.scale is None else f.scale
-    s = q @ k.swapaxes(2, 3) * scale
+    with np.errstate(invalid="ignore"):  # and a scale of 1 / sqrt(0) makes NaN of it
+        s = q @ k.swapaxes(2, 3) * scale
     if f.cap is not None:
         s = f.cap * np.tanh(s / f.cap)
     if f.slopes is not None:

@@ -33,8 +33,8 @@ TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 
 LATE = ("phases", "stage", "survey", "relax", "split")
 PASSES = (*TENSOR, *TILE[:2], "fold", *TILE[2:-1], *LATE, TILE[-1])
-"""Every pass, in order. Not in the default pipeline: `phases` to `relax`, which the emitter `hopper` runs, and
-`fold` and `split`, for few rows."""
+"""Every pass, in order. Not in the default pipeline: `phases` to `relax`, which emitters for tensor cores run, and `fold`
+and `split`, for few rows."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from tilec.backends.cuda.fast import Refused
-from tilec.backends.cuda.hopper.conditions import Conditions
+from tilec.backends.cuda.hopper.conditions import Conditions, quotient
 from tilec.backends.cuda.hopper.expression import (
     Expression,
 )
@@ -101,6 +101,8 @@ class Analysis:
         self.exact_only = first and not self.guesses
         exact = self.exact_only or s.precise
         self.rough = not exact and any(isinstance(op, If) for op in block.middle)
+        self.rare = False
+        """Whether what is emitted hardly ever runs: it is to be short, not fast."""
         self.conditions: list[str] = []
         self.words: dict[object, str] = {}  # those that are there at this place, by what they say
         self.given: dict[str, str] = {}  # words of the columns that count, by masked value
@@ -202,16 +204,7 @@ class Analysis:
 
     def quotient(self, op: Op) -> tuple[Operand, Operand, Operand] | None:
         """The z, y and n of a test z == y // n whether a position over a number is a given one."""
-        if not isinstance(op, Map) or op.fn != "eq":
-            return None
-        for z, q in (op.args, op.args[::-1]):
-            inner = self.defs.get(str(q))
-            if not isinstance(inner, Map) or inner.fn != "floordiv" or not self.is_steady_int(z):
-                continue
-            y, n = inner.args
-            if self.is_steady_int(n) and y == self.structure.stream:
-                return z, y, n
-        return None
+        return quotient(op, self.defs, self.structure.stream, self.is_steady_int)
 
     def is_steady_int(self, x: Operand) -> bool:
         """Whether an operand is an integer that does not change along a row."""

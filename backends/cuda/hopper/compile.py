@@ -13,6 +13,7 @@ from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.labels import labels
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
+from tilec.backends.cuda.hopper.sections import shared_along
 from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
@@ -104,6 +105,8 @@ def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Sche
     for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
         if loader > schedule.loader and schedule.traded:
             yield replace(schedule, loader=loader)
+    if schedule.chain and schedule.columns < 64 and not named:
+        yield replace(schedule, chain=False)  # of narrow windows the width counts more
     for part in () if named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
         if columns >= 16:
@@ -292,7 +295,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         elif whole:
             break
         else:
-            schedule = replace(schedule, columns=schedule.columns // 32 * 16)
+            less = 16 if schedule.columns == 64 else schedule.columns // 2
+            schedule = replace(schedule, columns=schedule.columns - less // 16 * 16)
     return ordered(s, schedule, length)
 
 
@@ -316,11 +320,14 @@ def sliced(s: Structure, schedule: Schedule, few: bool) -> Schedule:
 
 def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:
     """A schedule with the order that the lengths of tiles ask for. Where data alone decides about these, heads come one
-    after the other, but whoever is free takes a tile. `length`: of the streamed axis."""
+    after the other, but whoever is free takes a tile; where tiles share what they read for each row, heads take turns.
+    `length`: of the streamed axis."""
     if growing(s):
         return replace(schedule, late=LATE if length > LONG else 0)
     if by_data(s) and not uneven(s):
         return replace(schedule, order="longest", section=1)
+    if schedule.high and shared_along(s):
+        return replace(schedule, order="longest")
     return schedule
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tilec.dataflow import names_in
-from tilec.ir import Cast, Load, Map, Op, operands
+from tilec.ir import Cast, Load, Map, Op, Operand, operands
 
 BOTH = frozenset(["and", "or", "not"])
 DEAR = frozenset(["uniform", "pow", "ipow", "atan2", "erf", "log", "log2", "exp", "exp2", "tanh"])
@@ -68,6 +68,22 @@ class Conditions:
             return False
         alone = op.result.type.axes == (self.stream,)
         return any((alone and isinstance(o, Load)) or _is_dear(o) for o in self.below(x))
+
+
+def quotient(
+    op: Op, defs: Mapping[str, Op], stream: str, is_steady: Callable[[Operand], bool]
+) -> tuple[Operand, Operand, Operand] | None:
+    """The z, y and n of a test z == y // n whether a position over a number is a given one."""
+    if not isinstance(op, Map) or op.fn != "eq":
+        return None
+    for z, q in (op.args, op.args[::-1]):
+        inner = defs.get(str(q))
+        if not isinstance(inner, Map) or inner.fn != "floordiv" or not is_steady(z):
+            continue
+        y, n = inner.args
+        if is_steady(n) and y == stream:
+            return z, y, n
+    return None
 
 
 def _is_dear(op: Op) -> bool:

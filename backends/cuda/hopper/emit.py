@@ -12,8 +12,10 @@ from types import MappingProxyType
 
 from tilec.backends.cuda.hopper.alike import Alike, alike, counting
 from tilec.backends.cuda.hopper.bulk import BulkEpilogue
+from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
+from tilec.backends.cuda.hopper.loop import FragmentLoop
 from tilec.backends.cuda.hopper.pairs import fetched, pairs
 from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.products import Products
@@ -29,6 +31,7 @@ from tilec.backends.cuda.hopper.steps import (
     Issue,
     Leave,
     Loop,
+    Mask,
     More,
     Next,
     Query,
@@ -57,6 +60,7 @@ class _Kernel(Products):
 
     def source(self) -> Source:
         self.asked: dict[int, dict[str, str]] = {}
+        self.made: dict[int, dict[object, str]] = {}
         body = self.out
         body.depth = 1
         self.set_up()
@@ -254,6 +258,8 @@ class _Kernel(Products):
                 )
             case Fetch():
                 self.asked[step.block] = self.fetch(step.block)
+            case Mask():
+                self.made[step.block] = self.early_masks(step.block)
             case Compute():
                 self.compute(step)
             case First():
@@ -386,6 +392,14 @@ class _Kernel(Products):
         self.scope.whole = not ragged
         return {op.result.name: fetched(self.scope, op, ragged) for op in pairs(self.s, block)}
 
+    def early_masks(self, k: int) -> dict[object, str]:
+        """Makes the masks of the present window that no product decides about; gives the names of their words."""
+        saved, block = dict(self.scope.values), self.emitting(k, False)
+        for x in early(self.s, self.s.blocks[k]):
+            FragmentLoop(block, []).test(x)
+        self.scope.values = saved
+        return block.words
+
     def compute(self, step: Compute, given: Mapping[str, str] = MappingProxyType({})) -> None:
         """The ops between heads and tails. `given`: the words of masks."""
         before, after = split(self.s.blocks[step.block])
@@ -394,6 +408,7 @@ class _Kernel(Products):
             self.emitter = self.emitting(step.block, step.first)
             self.emitter.given.update(given)
             asked = self.asked.pop(step.block, None)
+            self.emitter.words.update(self.made.pop(step.block, {}))
             self.emitter.fetched.update(self.fetch(step.block) if asked is None else asked)
         if step.part in ("before", "all"):
             for x in self.plan.labels:

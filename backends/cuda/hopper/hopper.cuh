@@ -460,6 +460,14 @@ template<int N> DEVICE void clear(float (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) d[i] = 0.f;
 }
+// the first BY elements to the end: so a loop that is not unrolled sees one after another
+template<int BY, int N> DEVICE void turn_by(float (&d)[N]) {
+  float first[BY];
+#pragma unroll
+  for (int i = 0; i < BY; i++) first[i] = d[i];
+#pragma unroll
+  for (int i = 0; i < N; i++) d[i] = i < N - BY ? d[i + BY < N ? i + BY : 0] : first[i < N - BY ? 0 : i - (N - BY)];
+}
 template<int N, int HELD> DEVICE void scale(float (&d)[N], const float (&f)[HELD]) {
 #pragma unroll
   for (int i = 0; i < N; i++) d[i] *= f[(i >> 1) & (HELD - 1)];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.plan import Loader, Plan
 from tilec.backends.cuda.hopper.steps import (
@@ -14,6 +15,7 @@ from tilec.backends.cuda.hopper.steps import (
     Issue,
     Leave,
     Loop,
+    Mask,
     More,
     Next,
     Query,
@@ -78,6 +80,9 @@ def _show(plan: Plan, step: Step) -> list[str]:
         case Fetch():
             found = pairs(plan.structure, plan.structure.blocks[step.block])
             return [f"ask for {', '.join(op.tensor for op in found)}"]
+        case Mask():
+            found = early(plan.structure, plan.structure.blocks[step.block])
+            return [f"make masks {', '.join(found)}"]
         case Compute():
             return [f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"]
         case Issue():

@@ -21,7 +21,7 @@ from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.words import Words
 from tilec.backends.cuda.hopper.writer import Lines
-from tilec.dataflow import names_in
+from tilec.dataflow import backward, names_in
 from tilec.ir import (
     Cast,
     Load,
@@ -39,6 +39,8 @@ COMBINE = {
     "maxnum": "fmaxf({0}, {1})",
 }
 IDENTITY = {"sum": "0.f", "max": "NEG_INF", "min": "POS_INF", "maxnum": "NEG_INF"}
+LONG = 8
+"""Ops of an element from which on code that hardly ever runs is a loop that is not unrolled."""
 QUAD = {"sum": "quad_sum", "max": "quad_max_nan", "min": "quad_min_nan", "maxnum": "quad_max"}
 
 
@@ -57,6 +59,8 @@ class FragmentLoop:
         self.shortcuts = Shortcuts(self)
         self.mark = 0, 0
         self.inside: tuple[int, int] | None = None
+        self.turned: dict[str, None] | None = None
+        """The arrays that turn as a loop goes on, if it is one: each block of 8 columns comes to the beginning in turn."""
 
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
@@ -69,7 +73,8 @@ class FragmentLoop:
             if r.what == "pack"
         }
         self.mark = len(out.lines), out.depth
-        out.add("#pragma unroll")
+        self.turned = {} if self.block.rare and not packed and self.is_long() else None
+        out.add("#pragma unroll" if self.turned is None else "#pragma unroll 1")
         with out.block(f"for (int c = 0; c < {s.columns // 8}; c++)"):
             if self.block.heavy and not self.block.rough:
                 out.add("IN_ORDER;")
@@ -85,14 +90,29 @@ class FragmentLoop:
                     bare = (
                         e.product[0] if value in self.block.factors and e.product else e.real().text
                     )
-                    out.add(f"{array}[{width} * c + x] = {bare};")
+                    out.add(f"{self.place_in(array)} = {bare};")
             for root in self.roots:
                 if root.what == "pack":
                     self.pack(root, packed[root.value])
+            for array in self.turned or ():
+                out.add(f"turn_by<{width}>({array});")
         for r in self.roots:
             if r.op is not None:
                 self.combine(r)
         self.block.arrays.update(self.stored)
+
+    def is_long(self) -> bool:
+        """Whether an element takes many instructions, and none of a register that its block of columns decides on."""
+        there = self.block.arrays.keys() - self.stored.keys()
+        roots = [r.value for r in self.roots if r.value not in there]
+        found = backward(roots, self.block.defs, there) - there
+        own = [x for x in found if self.block.structure.stream in self.scope.axes(x)]
+        return len(own) >= LONG and self.block.fetched.keys().isdisjoint(own)
+
+    def test(self, x: str) -> None:
+        """The words of a mask, without a loop that needs them."""
+        self.mark = len(self.out.lines), self.out.depth
+        self.words.tested(x)
 
     def begin(self) -> None:
         """The parts of reductions and the arrays that the loop fills."""
@@ -222,11 +242,18 @@ class FragmentLoop:
             return Expression("row_i[r]", "int", POSITION)
         array = self.block.arrays.get(x)
         if array is not None and x not in self.stored:
-            return self.scaled(x, f"{array}[{2 * self.held} * c + x]")
+            return self.scaled(x, self.place_in(array))
         axes = self.scope.axes(x)
         if s.stream not in axes:
             return self.scope.operand(x)
         return self.computed(x)
+
+    def place_in(self, array: str) -> str:
+        """Where an element is in an array."""
+        if self.turned is None:
+            return f"{array}[{2 * self.held} * c + x]"
+        self.turned[array] = None
+        return f"{array}[x]"
 
     def computed(self, x: str) -> Expression:
         """The element of a value of columns, or of rows and columns, as a local constant."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
+from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.schedule import Schedule
@@ -77,6 +78,13 @@ class Turn:
 @dataclass(frozen=True)
 class Fetch:
     """Asks for the elements of tensors that a block's window needs, by row and position."""
+
+    block: int
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Makes the masks of a block's window that no product decides about."""
 
     block: int
 
@@ -159,6 +167,7 @@ Step: TypeAlias = Union[
     Share,
     Turn,
     Fetch,
+    Mask,
     Compute,
     First,
     Hear,
@@ -192,6 +201,7 @@ def program(
     issued = (*heads, *turn, Issue("heads"), *values, Issue("tails"), *pass_on)
     windows = tuple(
         (
+            *((Mask(k),) if early(s, b) else ()),
             Settle(1, ("heads",)),
             *free_heads,
             *share,
@@ -202,7 +212,7 @@ def program(
             Compute(k, "after"),
             *(release if k in with_labels else ()),
         )
-        for k in range(len(s.blocks))
+        for k, b in enumerate(s.blocks)
     )
     if s.chosen:
         hear = Hear(ahead[0])

@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 SHARED = (
     "clear",
     "scale",
+    "turn_by",
     "sigmoid_",
     "tanh_scaled",
     "tanh_",

@@ -112,6 +112,18 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("bigbird", "f16", {"B": 2, "H": 2, "N": 200, "NB": 13, "D": 32, "E": 32}, {"columns": 32}),
     ("variance", "bf16", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
     ("dropout", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
+    (
+        "differential",
+        "f16",
+        {"B": 1, "H": 1, "M": 70, "N": 150, "D": 16, "E": 32},
+        {"columns": 48, "warpgroups": 2},
+    ),
+    (
+        "pair_bias",
+        "f16",
+        {"B": 3, "H": 2, "N": 100, "D": 16, "E": 16},
+        {"columns": 48, "order": "longest", "section": 2},
+    ),
 ]
 
 
