@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = {2: 256, 3: 192}
 """The columns of accumulators that warpgroups have registers for, by how many there are."""
+LONG_ROWS = 512
+"""Rows from this width on are worth sharing their products: to exchange parts of scores takes time, too."""
 SHORT = 64
 """The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
@@ -82,12 +84,12 @@ def cutting(workers: int, schedule: Tiling) -> Options:
     """How a streamed axis is cut for so many multiprocessors: a piece takes no less time than it costs to merge it."""
     from tilec.passes.split import Options
 
+    merging = Options(window=32, rows=4, products=True) if schedule.slices > 1 else Options(rows=4)
     if schedule.pieces:
-        return Options(pieces=schedule.pieces, rows=4)
+        return replace(merging, pieces=schedule.pieces)
     positions = 512 if schedule.rows <= ROWS else 1024
-    return Options(
-        workers=workers * schedule.at_once, least=1, positions=positions, rounds=4, rows=4
-    )
+    busy = workers * schedule.at_once
+    return replace(merging, workers=busy, least=1, positions=positions, rounds=4)
 
 
 def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
@@ -149,7 +151,7 @@ def steps(
         step("lookup"),
         *(step(name) for name in names),
         *cut,
-        step("place"),
+        step("place", target=_target(schedule)),
     )
 
 
@@ -190,6 +192,8 @@ class Tiling(Protocol):
     @property
     def pieces(self) -> int: ...
     @property
+    def slices(self) -> int: ...
+    @property
     def at_once(self) -> int: ...
 
 
@@ -223,6 +227,7 @@ def _tiled(
     from tilec.passes import prune, stage
     from tilec.passes.lookup import lookup
     from tilec.passes.phases import phases
+    from tilec.passes.place import Options as Placing
     from tilec.passes.place import place
     from tilec.passes.relax import relax
     from tilec.passes.split import split
@@ -234,12 +239,17 @@ def _tiled(
     kernel = phases(prune.prune(kernel, prune.Options(apart)))
     kernel = lookup(survey(stage.stage(kernel, stage.Options(high))))
     kernel = relax(kernel) if stale else kernel
-    return place(split(kernel, cut) if cut else kernel)
+    return place(split(kernel, cut) if cut else kernel, Placing(target))
 
 
 def _target(schedule: Tiling) -> Target:
     return Target(
-        "cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024
+        "cuda:sm_90a",
+        lanes=32,
+        rows=schedule.rows,
+        columns=schedule.columns,
+        elements=1024,
+        once=True,
     )
 
 
@@ -280,7 +290,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     if whole:
         schedule = replace(schedule, warpgroups=min(2, schedule.warpgroups), columns=s.columns)
     if values > plans.WIDEST:
-        schedule = sliced(s, schedule)
+        schedule = sliced(s, schedule, few)
     while schedule.columns > 16 and not _fits(s, schedule):
         if few and schedule.stages > 2 and _registers_fit(s, schedule):
             schedule = replace(schedule, stages=schedule.stages - 1)
@@ -292,13 +302,22 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     return ordered(s, schedule, length)
 
 
-def sliced(s: Structure, schedule: Schedule) -> Schedule:
-    """A schedule for values that are wider than a thread has registers for: a tile of 64 rows by several warpgroups."""
+def sliced(s: Structure, schedule: Schedule, few: bool) -> Schedule:
+    """A schedule for values that are wider than a thread has registers for: a tile of 64 rows by several warpgroups. Keys
+    that come from memory are under way for longer than a window takes: where rows are few, windows are short and many."""
     held = {n: sum(Slice(x.width, n).columns for x in s.slots) for n in MOST_COLUMNS}
     slices = next((n for n, most in MOST_COLUMNS.items() if held[n] <= most), max(MOST_COLUMNS))
-    columns = s.columns if s.loops[0].tile is None else min(64, schedule.columns)
-    schedule = replace(schedule, warpgroups=slices, slices=slices, pingpong=True, store="direct")
-    return replace(schedule, columns=columns, stages=2)
+    share = (
+        slices == 2
+        and plans.sharing(s)
+        and max(h.key.width for h in s.blocks[0].heads) >= LONG_ROWS
+    )
+    short = few or share
+    columns = s.columns if s.loops[0].tile is None else min(32 if short else 64, schedule.columns)
+    schedule = replace(schedule, warpgroups=slices, slices=slices, columns=columns, stages=2)
+    schedule = replace(schedule, share=share, pingpong=not share, store="direct")
+    tried = (replace(schedule, stages=n) for n in (4, 3) if short)
+    return next((x for x in tried if _fits(s, x)), schedule)
 
 
 def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:

@@ -37,6 +37,7 @@ from tilec.backends.cuda.hopper.steps import (
     Query,
     Release,
     Settle,
+    Share,
     Step,
     Stream,
     Turn,
@@ -73,7 +74,7 @@ class _Kernel(Products):
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
-        head.add(instructions(self.s, self.schedule.slices))
+        head.add(instructions(self.s, self.schedule.slices, self.schedule.share))
         args = ",\n    ".join(f"{p.ctype} {self.argument(p)}" for p in parameters)
         bounds = f"__launch_bounds__({self.schedule.threads}, {self.schedule.blocks})"
         head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
@@ -247,6 +248,8 @@ class _Kernel(Products):
                 self.issue_tails()
             case Settle():
                 self.settle(step)
+            case Share():
+                self.share()
             case Turn(begin=True):
                 out.add("named_sync(1 + w, 256);")
             case Turn():

@@ -58,6 +58,24 @@ template<int N> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync
 DEVICE void named_sync(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
 DEVICE void named_arrive(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
 
+// ---- sums of which two groups have a part each: both add up the same numbers
+
+template<int N> DEVICE void add_other(float (&d)[N], u32 own, u32 other, u32 id) {
+  const u32 lane = (threadIdx.x & 127) * 16;
+  named_sync(id, 256);   // what was there has been read
+#pragma unroll
+  for (int k = 0; k < N; k += 4)
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(own + k * 512 + lane), "f"(d[k]), "f"(d[k + 1]), "f"(d[k + 2]), "f"(d[k + 3]) : "memory");
+  named_sync(id, 256);
+#pragma unroll
+  for (int k = 0; k < N; k += 4) {
+    float x[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(other + k * 512 + lane) : "memory");
+#pragma unroll
+    for (int n = 0; n < 4; n++) d[k + n] += x[n];
+  }
+}
+
 // ---- a place in a ring of buffers: which stage comes next, and the parity of its barrier
 
 template<int STAGES> struct Cursor {

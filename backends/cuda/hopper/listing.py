@@ -21,6 +21,7 @@ from tilec.backends.cuda.hopper.steps import (
     Query,
     Release,
     Settle,
+    Share,
     Step,
     Stream,
     Turn,
@@ -90,6 +91,8 @@ def _show(plan: Plan, step: Step) -> list[str]:
             return [f"issue {step.what}: {', '.join(names)}"]
         case Settle():
             return [f"settle all but {step.pending}: {', '.join(step.done)} done"]
+        case Share():
+            return ["add up the heads of both slices"]
         case Turn():
             return ["begin turn" if step.begin else "pass turn"]
         case Next():

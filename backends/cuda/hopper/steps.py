@@ -64,6 +64,11 @@ class Advance:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Adds up the heads of which the slices' groups have computed a part each."""
+
+
+@dataclass(frozen=True)
 class Turn:
     """Waits for this warpgroup's turn at the tensor unit (`begin`), or passes it on."""
 
@@ -159,6 +164,7 @@ Step: TypeAlias = Union[
     Settle,
     Release,
     Advance,
+    Share,
     Turn,
     Fetch,
     Mask,
@@ -188,6 +194,7 @@ def program(
     values: list[Step] = [Acquire(r, late=True) for r in behind if r not in both]
     turn: list[Step] = [Turn(True)] if schedule.turns else []
     pass_on: list[Step] = [Turn(False)] if schedule.turns else []
+    share: list[Step] = [Share()] if schedule.share else []
     if s.chosen:
         heads = heads[1:]  # the one that is heard of
     acquire, release = (Acquire(RING),), (Release(RING),)
@@ -197,6 +204,7 @@ def program(
             *((Mask(k),) if early(s, b) else ()),
             Settle(1, ("heads",)),
             *free_heads,
+            *share,
             *(acquire if k in with_labels else ()),
             Compute(k, "before"),
             Settle(0, ("tails",)),
@@ -214,7 +222,7 @@ def program(
         fetch = [(Fetch(k),) if pairs(s, b) else () for k, b in enumerate(s.blocks)]
         rest = tuple(Loop(k, (*fetch[k], *issued, *windows[k])) for k in s.order)
     began = (Query(True), *heads, Issue("heads"))
-    settled = (Settle(0, ("heads",)), *free_heads)
+    settled = (Settle(0, ("heads",)), *free_heads, *share)
     first = tuple(
         (*acquire, compute, *release) if k in with_labels else (compute,)
         for k, compute in enumerate(Compute(k, "all", True) for k in range(len(s.blocks)))

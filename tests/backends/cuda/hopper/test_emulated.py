@@ -23,6 +23,15 @@ pytestmark = pytest.mark.skipif(
 EXAMPLES = Path(__file__).parents[4] / "examples"
 LIMIT = {"bf16": 5e-3, "f16": 7e-4, "f32": 1e-6}
 
+SHARED: dict[str, object] = {
+    "warpgroups": 2,
+    "slices": 2,
+    "share": True,
+    "pingpong": False,
+    "store": "direct",
+    "columns": 32,
+}
+"""Two groups with the same rows, each of which computes a half of the scores' products."""
 CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("causal", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 48, "E": 80}, {"columns": 32}),
     ("causal", "f16", {"B": 2, "H": 1, "M": 70, "N": 40, "D": 32, "E": 32}, {"columns": 16}),
@@ -74,11 +83,19 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         "mla_sparse",
         "bf16",
         {"B": 1, "H": 8, "M": 1, "N": 150, "C": 320, "R": 16, "T": 70},
-        {"columns": 64},
+        {"columns": 64, "stages": 2},
     ),
     ("mla", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "C": 300, "R": 32}, {"columns": 32}),
     ("causal", "bf16", {"B": 1, "H": 1, "M": 40, "N": 70, "D": 304, "E": 576}, {}),
     ("differential", "bf16", {"B": 1, "H": 2, "M": 40, "N": 70, "D": 32, "E": 192}, {}),
+    ("naive", "bf16", {"B": 1, "H": 1, "M": 70, "N": 70, "D": 192, "E": 128}, SHARED),
+    ("mla", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "C": 128, "R": 64}, SHARED),
+    (
+        "differential",
+        "bf16",
+        {"B": 1, "H": 2, "M": 100, "N": 100, "D": 64, "E": 96},
+        {**SHARED, "warpgroups": 4, "columns": 16},
+    ),
     ("mla_sparse", "f16", {"B": 1, "H": 4, "M": 4, "N": 200, "C": 64, "R": 16, "T": 24}, {}),
     (
         "mla_sparse",
