@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import importlib
+import itertools
 import json
 import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,65 +102,52 @@ def odd(report: Report) -> None:
         report("odd", call.__name__, status, said, time.perf_counter() - start)
 
 
-# ---- times: each function is used up before the loop goes on
-# ruff: noqa: B023
+# ---- times
 
 
 def speed(report: Report, emitters: list[str]) -> None:
+    """Plain attention by each emitter, beside PyTorch's."""
     import torch
 
     import tilec
 
-    def time_of(f: Any) -> float:
-        for _ in range(2):
-            f()
-        times: list[float] = []
-        for _ in range(5):
-            a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            a.record()
-            f()
-            b.record()
-            torch.cuda.synchronize()
-            times.append(a.elapsed_time(b) / 1e3)
-        return sorted(times)[len(times) // 2]
+    attention = torch.nn.functional.scaled_dot_product_attention
+    b, h, n = 2, 16, 2048
+    masks = {"full": FULL, "causal": CAUSAL}
+    for dtype, d, mask in itertools.product((torch.float32, torch.bfloat16), (64, 128), masks):
+        arrays = [torch.randn(b, h, n, d, device="cuda", dtype=dtype) for _ in range(3)]
+        operations = 4e-12 * b * h * n * n * d / (1 if mask == "full" else 2)
+        theirs = functools.partial(attention, *arrays, is_causal=mask == "causal")
+        base = operations / time_of(theirs)
+        for emitter in emitters:
+            name, start = f"{str(dtype)[6:]} D{d} {mask} {emitter}", time.perf_counter()
+            kernel = tilec.compile(masks[mask], target="cuda", schedule={"emitter": emitter})
+            more: dict[str, float] = {}
+            try:
+                error = (kernel(*arrays) - theirs()).abs().max().item()
+                more["tflops"] = operations / time_of(functools.partial(kernel, *arrays))
+                said = f"{more['tflops']:.1f} TFLOPS, torch {base:.1f}, differs by {error:.2g}"
+            except Exception as e:
+                said = f"{type(e).__name__}: {e}"[:300]
+            status = "pass" if more else "wrong"
+            report("speed", name, status, said, time.perf_counter() - start, **more)
 
-    for dtype in (torch.float32, torch.bfloat16):
-        for d in (64, 128):
-            for mask, text in (("full", FULL), ("causal", CAUSAL)):
-                b, h, n = 2, 16, 2048
-                q, k, v = (torch.randn(b, h, n, d, device="cuda", dtype=dtype) for _ in range(3))
-                flops = 4 * b * h * n * n * d / (1 if mask == "full" else 2)
 
-                def theirs() -> Any:
-                    return torch.nn.functional.scaled_dot_product_attention(
-                        q, k, v, is_causal=mask == "causal"
-                    )
+def time_of(f: Callable[[], Any]) -> float:
+    """The median of five calls, in seconds."""
+    import torch
 
-                base = time_of(theirs)
-                for emitter in emitters:
-                    start = time.perf_counter()
-                    kernel = tilec.compile(text, target="cuda", schedule={"emitter": emitter})
-                    name = f"{str(dtype)[6:]} D{d} {mask} {emitter}"
-                    try:
-                        error = (kernel(q, k, v) - theirs()).abs().max().item()
-                        spent = time_of(lambda: kernel(q, k, v))
-                        said = f"{flops / spent / 1e12:.1f} TFLOPS, torch {flops / base / 1e12:.1f}, differs by {error:.2g}"
-                        report(
-                            "speed",
-                            name,
-                            "pass",
-                            said,
-                            time.perf_counter() - start,
-                            tflops=flops / spent / 1e12,
-                        )
-                    except Exception as e:
-                        report(
-                            "speed",
-                            name,
-                            "wrong",
-                            f"{type(e).__name__}: {e}"[:300],
-                            time.perf_counter() - start,
-                        )
+    for _ in range(2):
+        f()
+    times: list[float] = []
+    for _ in range(5):
+        a, b = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        a.record()
+        f()
+        b.record()
+        torch.cuda.synchronize()
+        times.append(a.elapsed_time(b) / 1e3)
+    return sorted(times)[len(times) // 2]
 
 
 def main() -> int:

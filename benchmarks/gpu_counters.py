@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -186,48 +187,66 @@ def main() -> None:
         child(a.child)
         return
     if a.state:
-        for n in a.only:
-            name, sizes, schedule = CASES[n]
-            found = stated(name, sizes, schedule)
-            share = found["expected"] / found["compulsory"]
-            print(n, name, sizes, schedule, f"{found['expected']:,}", f"{share:.3f} of compulsory")
+        state(a.only)
         return
-    from tilec.backends.cuda import counters
-
     start = time.monotonic()
+    which = fitting(a.only)
+    print(f"# compiled after {time.monotonic() - start:.0f} s", flush=True)
+    count(which, a.all, a.out)
+    print(f"# counted after {time.monotonic() - start:.0f} s", flush=True)
+
+
+def state(cases: Iterable[int]) -> None:
+    """Prints what is expected, without a GPU."""
+    for n in cases:
+        name, sizes, schedule = CASES[n]
+        found = stated(name, sizes, schedule)
+        share = found["expected"] / found["compulsory"]
+        print(n, name, sizes, schedule, f"{found['expected']:,}", f"{share:.3f} of compulsory")
+
+
+def fitting(cases: Iterable[int]) -> list[int]:
+    """The cases that can be made, which are compiled now; of the others it is said why not."""
+    cases = list(cases)
     with ProcessPoolExecutor() as processes:
-        refused = dict(zip(a.only, processes.map(refusal, [CASES[n] for n in a.only]), strict=True))
-    which = [n for n, why in refused.items() if not why]
+        refused = dict(zip(cases, processes.map(refusal, [CASES[n] for n in cases]), strict=True))
     for n, why in refused.items():
         if why:
             print(f"# left out: {CASES[n]}: {why}")
-    print(f"# compiled after {time.monotonic() - start:.0f} s", flush=True)
+    return [n for n, why in refused.items() if not why]
+
+
+def count(which: Sequence[int], all_: bool, out: str) -> None:
+    """Runs cases under ncu; appends a line for each to `out`. `all_`: with more metrics."""
+    from tilec.backends.cuda import counters
+
     again = [sys.executable, os.path.abspath(__file__), "--child", *map(str, which)]
-    metrics = known(counters.METRICS + (MORE if a.all else ()))
+    metrics = known(counters.METRICS + (MORE if all_ else ()))
     rows = counters.launched(again, metrics)
-    print(f"# counted after {time.monotonic() - start:.0f} s, {len(rows)} launches", flush=True)
+    print(f"# {len(rows)} launches")
     print(f"# with no kernel between: {counters.total(rows[1:2], WRITTEN):,} bytes written")
     groups: list[list[dict[str, str]]] = []
     for r in rows[2:]:
         if not groups or counters.FLUSH in groups[-1][-1]["Kernel Name"]:
             groups.append([])
         groups[-1].append(r)
-    with open(a.out, "a", encoding="utf-8") as file:
+    with open(out, "a", encoding="utf-8") as file:
         for n, found in zip(which, groups, strict=True):
-            name, sizes, schedule = CASES[n]
             own = {m: counters.total(found[:-1], m) for m in metrics}
-            line: dict[str, Any] = {
-                "case": name,
-                **sizes,
-                "schedule": schedule,
-                **stated(*CASES[n]),
-            }
-            line |= {**own, "left": counters.total(found[-1:], WRITTEN)}
-            moved = own["dram__bytes_read.sum"] + own[WRITTEN] + line["left"]
-            line["of_compulsory"] = moved / line["compulsory"]
-            line["of_expected"] = moved / line["expected"] if line["expected"] else None
+            line = counted(n, own, counters.total(found[-1:], WRITTEN))
             print(json.dumps(line), flush=True)
             file.write(json.dumps(line) + "\n")
+
+
+def counted(n: int, own: dict[str, int], left: int) -> dict[str, Any]:
+    """A case with the bytes that its kernels moved, and those that they left in the cache to be written."""
+    name, sizes, schedule = CASES[n]
+    line: dict[str, Any] = {"case": name, **sizes, "schedule": schedule}
+    line |= {**stated(*CASES[n]), **own, "left": left}
+    moved = own["dram__bytes_read.sum"] + own[WRITTEN] + left
+    line["of_compulsory"] = moved / line["compulsory"]
+    line["of_expected"] = moved / line["expected"] if line["expected"] else None
+    return line
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def _placed(op: Op, read: frozenset[str]) -> Op:
     return rebuild(op, region=lambda body: tuple(_placed(x, read) for x in body), value=at)
 
 
-ENOUGH = 2048
+ENOUGH = 1024
 """Elements of a product from which on its factors are read in place: fewer do not keep the threads of a block busy."""
 
 

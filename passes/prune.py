@@ -235,11 +235,15 @@ class _Loop:
         holding = {c: self.throughout("all", self.holds(c)) for c in conditions}
         data = [c for c in conditions if self.asks_data(c)] if self.apart else []
         ways = [(self.emit.all(*(holding[c] for c in some)), some) for some in (conditions, data)]
-        ways = [w for w in (ways if data != conditions else ways[:1]) if w[1]]
+        ways = [w for w in (ways if data != conditions else ways[:1]) if self.matter(w[1])]
         return [
             _Part(_Tested(self, lives, ways), start, end, False),
             _Part(_Tested(self, lives), self.later(start, whole), stop, True),
         ]
+
+    def matter(self, conditions: list[Condition]) -> bool:
+        """Whether the body is another one where conditions hold."""
+        return bool(conditions) and self.without(conditions) != self.op.body
 
     def asks_data(self, c: Condition) -> bool:
         """Whether a condition looks at data."""

@@ -1,4 +1,4 @@
-"""sharing: no pass: which reductions of a group share a loop, for `online`.
+"""No pass: which reductions of a group share a loop, for `online`.
 
 A reduction joins the loop of the ones it depends on where `factor` proves that this is possible; else it gets a loop of its
 own, after them.

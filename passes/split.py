@@ -52,7 +52,8 @@ class Options:
     `least` and `positions`: how many pairs of a row and a position, and how many positions, a piece holds, where `workers`
     decides: a smaller one costs more than it saves. `rounds`: the workers take tiles all at once, so that there must not be
     a few more of these than workers; where one round leaves many idle, there are tiles for so many rounds. `window`: the
-    pieces merged at a time. `rows`: the longest tile of the merging grid; None: as it is.
+    pieces merged at a time. `rows`: the longest tile of the merging grid; None: as it is. `products`: whether pieces of wide
+    values are added up by a contraction with their weights.
     """
 
     pieces: int | None = None
@@ -62,6 +63,7 @@ class Options:
     rounds: int | None = None
     window: int = 8
     rows: int | None = None
+    products: bool = False
 
 
 def split(kernel: Kernel, options: Options = Options()) -> Kernel:
@@ -263,7 +265,7 @@ class _Splitter:
         args = tuple(Value(fresh(v.name, self.taken), v.type) for v in last.args)
         emit.types |= {v.name: v.type for v in (*args, *cut.buffers)}
         parts = [emit.load(b.name, *b.type.axes, name=b.name) for b in cut.buffers]
-        merge = _Merge(emit, cut, [v.name for v in args], parts)
+        merge = _Merge(emit, cut, [v.name for v in args], parts, self.options.products)
         values = tuple(merge.new(k) for k in range(len(args)))
         return For(
             last.results,
@@ -311,8 +313,15 @@ def _of(emit: FoldingBuilder, fn: str, xs: list[Operand]) -> Operand:
 class _Merge:
     """The body of a merging loop: the carried states and a window of pieces give the new states."""
 
-    def __init__(self, emit: FoldingBuilder, cut: _Cut, old: list[str], parts: list[str]) -> None:
-        self.emit, self.cut = emit, cut
+    def __init__(
+        self,
+        emit: FoldingBuilder,
+        cut: _Cut,
+        old: list[str],
+        parts: list[str],
+        products: bool = False,
+    ) -> None:
+        self.emit, self.cut, self.products = emit, cut, products
         self.old, self.parts = old, parts
         self.made: dict[int, Operand] = {}
 
@@ -331,10 +340,21 @@ class _Merge:
             case Sum(phis=phis):
                 old: Operand = self.old[k]
                 part: Operand = self.parts[k]
-                for p in phis:
+                for p in phis[:-1]:
                     old = e.fn("mul", old, self._alpha(p, self.old))
                     part = e.fn("mul", part, self._alpha(p, self.parts))
-                return e.map("add", old, self._over("sum", part), name=self._name(k))
+                if not phis:
+                    return e.map("add", old, self._over("sum", part), name=self._name(k))
+                old = e.fn("mul", old, self._alpha(phis[-1], self.old))
+                total = self._weighted(part, self._alpha(phis[-1], self.parts))
+                return e.map("add", old, total, name=self._name(k))
+
+    def _weighted(self, x: Operand, weight: Operand) -> Operand:
+        """The sum of weighted pieces."""
+        wide = set(self.emit.type_of(weight).axes) < set(self.emit.type_of(x).axes)
+        if self.products and wide and self.emit.tiles[self.cut.axis] != 1:
+            return self.emit.contract(weight, x, over=(self.cut.axis,))
+        return self._over("sum", self.emit.fn("mul", x, weight))
 
     def _over(self, fn: str, x: Operand) -> Operand:
         """A reduction over the window of pieces."""

@@ -41,6 +41,7 @@ from tilec.ir import (
     walk,
 )
 from tilec.passes.place import budget, once
+from tilec.passes.twins import twins
 from tilec.renaming import fresh, used_names
 from tilec.target import CPU, Target
 
@@ -186,6 +187,7 @@ class _Tiler:
         self.results: dict[str, Value] = {
             v.name: v for op in source.body if isinstance(op, Group) for v in op.results
         }
+        self.twins = twins(source)
         self.stores: dict[str, list[Store]] = {}
         for op in source.body:
             if isinstance(op, Store) and isinstance(op.value, str) and op.value in self.results:
@@ -198,12 +200,15 @@ class _Tiler:
             for x in operands(y)
         )
         self.shared = {x for x in inner if isinstance(x, str)} & set(self.results)
+        self.shared |= {self.twins.get(x, x) for x in self.shared}
         self.regions: list[_Region] = []
         self.made: dict[str, tuple[Op, int]] = {}
 
     def kernel(self) -> Kernel:
         body: list[Op] = []
         for op in self.source.body:
+            if isinstance(op, Group) and any(v.name in self.twins for v in op.results):
+                continue
             if isinstance(op, Group):
                 body += [
                     Buffer((self.results[v.name],), span=op.span)
@@ -324,7 +329,7 @@ class _Tiler:
             name = fresh(x, self.taken)
             if op is None:
                 value = _sized(Value(name, replace(type, space=None)), tiles)
-                region.ops.append(Load((value,), x, type.axes))
+                region.ops.append(Load((value,), self.twins.get(x, x), type.axes))
             else:
                 again = self.operation(op, tiles)
                 region.ops.append(replace(again, results=(replace(again.result, name=name),)))

@@ -1,4 +1,6 @@
-"""Small programs that several tests use."""
+"""Small programs that several tests use, and arrays for one."""
+
+import numpy as np
 
 CAUSAL = """
 kernel causal(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, E], scale: float = 1 / sqrt(D)) -> O[b, h, i, e]:
@@ -33,3 +35,10 @@ kernel twice(X[N]) -> Y[i]:
 sizes M=3, N=4
 sample T[r] = r / 2
 """
+
+
+def inputs(m=20, n=24, dtype=np.float32, seed=0):
+    """Queries, keys and values for `CAUSAL`."""
+    r = np.random.default_rng(seed)
+    shapes = [(1, 2, m, 8), (1, 2, n, 8), (1, 2, n, 12)]
+    return [r.standard_normal(s).astype(dtype) for s in shapes]

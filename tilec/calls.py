@@ -22,6 +22,7 @@ REPEATED = 4
 
 
 def power(el: Elaborator, span: Span, x: Term, y: Term, exponent: Expr) -> Term:
+    """`x ** y`: an integer where both are and the exponent is a literal of 0 or more, else a float."""
     n = y.operand
     if not isinstance(n, int) or isinstance(n, bool) or n < 0 or y.failed:
         return el.emit(span, "pow", "float", x, y)
@@ -35,6 +36,7 @@ def power(el: Elaborator, span: Span, x: Term, y: Term, exponent: Expr) -> Term:
 
 
 def call(el: Elaborator, e: syntax.Call, frame: Frame) -> Term:
+    """A call: the expression of a function of the program, or an op for a built-in one."""
     name = e.fn.name
     node = el.names.function(name, frame.top)
     if node is not None:

@@ -126,6 +126,7 @@ class Elaborator:
         return self.made(operand, kind, args, fn)
 
     def made(self, operand: str, kind: KindOf, args: Sequence[Term], fn: str | None) -> Term:
+        """The term of an op that was made: its axes and size, and the expression of scalars that it may also be."""
         size = 1 + sum(a.size for a in args)
         scalars = [a.scalar for a in args if a.scalar is not None]
         whole = (
@@ -140,6 +141,7 @@ class Elaborator:
         return Term(operand, axes, kind, tree, size, mentions, open=left)
 
     def count(self, span: Span) -> None:
+        """One op more; a kernel with too many is a mistake."""
         if len(self.builder.ops) >= OPS:
             self.report.too_large(span)
 
@@ -189,6 +191,7 @@ class Elaborator:
     # ---- operators
 
     def number(self, kinds: Sequence[KindOf]) -> KindOf:
+        """The kind of a number made of operands of these kinds."""
         return "float" if "float" in kinds else "any" if "any" in kinds else "int"
 
     def _unary(self, e: syntax.Unary, frame: Frame) -> Term:

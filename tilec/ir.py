@@ -362,21 +362,27 @@ def attributes(op: type[Op]) -> tuple[str, ...]:
     )
 
 
+@functools.cache
+def _fields(op: type[Op], *roles: str) -> tuple[tuple[str, str], ...]:
+    """The fields of an op with one of these roles."""
+    return tuple((name, role) for name, role in _roles(op) if role in roles)
+
+
 def operands(op: Op) -> tuple[Operand, ...]:
     """The operands of an op itself, not those of the ops in its regions."""
     out: list[Operand] = []
-    for name, role in _roles(type(op)):
+    for name, role in _fields(type(op), "operand", "operands"):
         x = getattr(op, name)
-        if role == "operand" and x is not None:
+        if role == "operands":
+            out += cast("tuple[Operand, ...]", x)
+        elif x is not None:
             out.append(x)
-        elif role == "operands":
-            out.extend(cast("tuple[Operand, ...]", x))
     return tuple(out)
 
 
 def regions(op: Op) -> tuple[Body, ...]:
     """The regions of an op."""
-    return tuple(getattr(op, name) for name, role in _roles(type(op)) if role == "region")
+    return tuple(getattr(op, name) for name, _ in _fields(type(op), "region"))
 
 
 def defined(op: Op) -> tuple[Value, ...]:
@@ -391,17 +397,17 @@ def rebuild(
     value: Callable[[Value], Value] = lambda v: v,
 ) -> Op:
     """The op with each operand, region and defined value replaced by what the functions give."""
-    changes: dict[str, Any] = {"results": tuple(value(v) for v in op.results)}
+    changes: dict[str, Any] = {"results": tuple([value(v) for v in op.results])}
     for name, role in _roles(type(op)):
         x = getattr(op, name)
         if role == "operand":
             changes[name] = None if x is None else operand(x)
         elif role == "operands":
-            changes[name] = tuple(operand(y) for y in x)
+            changes[name] = tuple([operand(y) for y in x])
         elif role == "region":
             changes[name] = region(x)
         elif role == "arguments":
-            changes[name] = tuple(value(v) for v in x)
+            changes[name] = tuple([value(v) for v in x])
     return replace(op, **changes)
 
 
@@ -409,5 +415,5 @@ def walk(body: Iterable[Op]) -> Iterator[Op]:
     """Every op of a body, outer ops before those in their regions."""
     for op in body:
         yield op
-        for r in regions(op):
-            yield from walk(r)
+        for name, _ in _fields(type(op), "region"):
+            yield from walk(getattr(op, name))

@@ -374,9 +374,11 @@ def compile(
 ) -> Kernel:
     """A kernel from a program's text.
 
-    `name`: which kernel of the program, None for the first. `target`: `cpu`, `reference`, or None for that of the
-    arrays of each call. `tile`: extents by axis, such as `{"i": 128, "j": 64}`. Raises SourceError for mistakes in the
-    program.
+    `name`: which kernel of the program, None for the first. `target`: `cpu`, `cuda` or a kind of GPU (`cuda:sm_90a`),
+    `reference`, or None for that of the arrays of each call. `tile`: positions of a tile by axis, such as
+    `{"i": 128, "j": 64}`. `schedule`: fields by name, such as `{"stages": 3}` on a GPU, `{"workers": 8}` on a CPU; a search
+    or a rule chooses where neither is given. Raises SourceError for mistakes in the program, ArgumentError for a kernel, a
+    target, an axis or a field that there is not, UnsupportedError for a GPU that is too old.
     """
     return Kernel(
         Source(choices.program(text), "<text>", name),

@@ -73,6 +73,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     "phases": (TILED,),
     "stage": (TILED,),
     "survey": (TILED,),
+    "lookup": (TILED,),
     "relax": (TILED,),
     "split": (TILED,),
     "place": (TILED,),

@@ -76,6 +76,7 @@ class Values:
         return Nature(axes, looks, jumps, again or x in self.available)
 
     def type_of(self, x: Operand) -> Type:
+        """The type of an operand."""
         return self.emit.type_of(x)
 
     def canonical(self, x: str) -> str:

@@ -193,25 +193,43 @@ class _Flex:
             raise ValueError("tensors without elements are not handed to it")
         # past the limit of recompilations it would run unfused, without saying so
         torch._dynamo.config.recompile_limit = 10_000
-        f, q, k, v, slopes = self.f, self.q, self.k, self.v, self.slopes
+        f, q, k, v = self.f, self.q, self.k, self.v
         shift = k.shape[2] - q.shape[2] if f.aligned else 0
-        blocks = None
+        score, blocks = self.score(torch, shift), self.blocks(flex, shift)
+        scale = None if f.scale is None else float(f.scale)
+        compiled = torch.compile(flex.flex_attention, dynamic=False)
+        grouped = q.shape[1] != k.shape[1]
+
+        def run() -> Any:
+            return compiled(
+                q, k, v, score_mod=score, block_mask=blocks, scale=scale, enable_gqa=grouped
+            )
+
+        with torch.no_grad():
+            run()
+        return run
+
+    def blocks(self, flex: Any, shift: int) -> Any:
+        """The block mask; None where everything is seen. `shift`: what is added to the position of a query."""
+        f, q, k = self.f, self.q, self.k
+        if f.mask == "full":
+            return None
 
         def keep(b: Any, h: Any, i: Any, j: Any) -> Any:
             return seen(f, i + shift, j)
 
-        if f.mask != "full":
-            blocks = flex.create_block_mask(
-                keep,
-                None,
-                None,
-                q.shape[2],
-                k.shape[2],
-                device=str(q.device),
-            )
-        cap = None if f.cap is None else float(f.cap)
+        return flex.create_block_mask(
+            keep, None, None, q.shape[2], k.shape[2], device=str(q.device)
+        )
 
-        def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+    def score(self, torch: Any, shift: int) -> Callable[..., Any] | None:
+        """What is made of a score: a soft cap, and what distance takes off it. None where nothing is."""
+        f, slopes = self.f, self.slopes
+        cap = None if f.cap is None else float(f.cap)
+        if cap is None and f.slopes is None:
+            return None
+
+        def changed(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
             if cap is not None:
                 s = torch.tanh(s / cap) * cap
             if f.slopes is not None:
@@ -219,19 +237,7 @@ class _Flex:
                 s = s - slopes[h] * (far.abs() if f.distance == "absolute" else far)
             return s
 
-        changed = score if cap is not None or f.slopes is not None else None
-        scale = None if f.scale is None else float(f.scale)
-        compiled = torch.compile(flex.flex_attention, dynamic=False)
-        grouped = q.shape[1] != k.shape[1]
-
-        def run() -> Any:
-            return compiled(
-                q, k, v, score_mod=changed, block_mask=blocks, scale=scale, enable_gqa=grouped
-            )
-
-        with torch.no_grad():
-            run()
-        return run
+        return changed
 
 
 def named(text: str, tensors: Sequence[Any], scalars: Mapping[str, Any]) -> Peer:

@@ -31,10 +31,10 @@ TILE = ("specialise", "unroll", "tile", "steady", "prune", "place")
 TARGETS = {t.name: t for t in (CPU, CUDA, REFERENCE)}
 """What the tile passes know of each target, by its name."""
 
-LATE = ("phases", "stage", "survey", "relax", "split")
+LATE = ("phases", "stage", "survey", "lookup", "relax", "split")
 PASSES = (*TENSOR, *TILE[:2], "fold", *TILE[2:-1], *LATE, TILE[-1])
-"""Every pass, in order. Not in the default pipeline: `phases` to `relax`, which the emitter `hopper` runs, and
-`fold` and `split`, for few rows."""
+"""Every pass, in order. Not in the default pipeline: `phases` to `relax`, which emitters for tensor cores run, and `fold`
+and `split`, for few rows."""
 
 
 @dataclass(frozen=True)

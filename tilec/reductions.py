@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 def reduction(el: Elaborator, e: syntax.Reduction, frame: Frame) -> Term:
+    """A reduction over axes in brackets, with further logits of softmax and logsumexp."""
     fn = e.fn.name
     if fn not in REDUCTIONS:
         unknown.no_reduction(el, e)

@@ -84,6 +84,7 @@ class Range:
 
     @property
     def text(self) -> str:
+        """The bound as the program writes it."""
         return scalar.show(self.extent)
 
 

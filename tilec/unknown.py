@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def not_seen(el: Elaborator, e: Name, frame: Frame) -> Term:
+    """A name that a function at the top of a file does not see; gives the value of a mistake."""
     known = (*BUILT_IN, *REDUCTIONS, *FOREIGN_NAMES)
     if e.name == frame.function or e.name in known:
         no_such_name(el, e, frame)
@@ -32,7 +33,7 @@ def not_seen(el: Elaborator, e: Name, frame: Frame) -> Term:
 
 
 def no_such_name(el: Elaborator, e: Name, frame: Frame, among: Iterable[str] | None = None) -> None:
-    """`among`: the names that could stand here, where not every name could."""
+    """A name that is used alone. `among`: the names that could stand here, where not every name could."""
     name = e.name
     if name in el.unknown:
         return
@@ -71,6 +72,7 @@ def no_such_name(el: Elaborator, e: Name, frame: Frame, among: Iterable[str] | N
 
 
 def wrong_rank(el: Elaborator, e: syntax.Index, name: str) -> None:
+    """A tensor with more or fewer indices than dimensions."""
     dims = [scalar.show(d) for d in el.names.tensors[name].dims]
     given = count(len(e.index), "index is", "indices are")
     message = f"{name} has {count(len(dims), 'dimension')}, but {given} given"
@@ -78,61 +80,66 @@ def wrong_rank(el: Elaborator, e: syntax.Index, name: str) -> None:
 
 
 def no_tensor(el: Elaborator, e: syntax.Index, frame: Frame) -> None:
-    name, span = e.tensor.name, e.tensor.span
-    el.names.incomplete = True
-    if name in frame.params:
-        message = f"'{name}' is a parameter of '{frame.function}': a number, which has no elements"
+    """A name with indices that is no tensor parameter."""
+    name, span, names = e.tensor.name, e.tensor.span, el.names
+    names.incomplete = True
+    if said := _elsewhere(el, e, frame):
+        el.report(span, *said)
+    elif name in REDUCTIONS:
+        el.report(span, f"'{name}' has nothing to reduce", f"write {name}[j](…)")
+    elif name in names.broken:
+        return
+    elif why := names.no_axis(name):
+        hint = f"declare it {_declared(e)}: a dimension for each index"
         el.report(
             span,
-            message,
+            f"'{name}' is {why}, not a tensor parameter",
+            hint if name in names.arguments else None,
+        )
+    elif not names.tensors and not names.lets:
+        el.report(span, "no tensor can be read here", "only sizes and scalars are known here")
+    elif name not in el.unknown:
+        el.unknown.add(name)
+        hint = near(name, names.tensors) or f"declare it in the kernel's first line: {_declared(e)}"
+        el.report(span, f"no tensor parameter is called '{name}'", hint)
+
+
+def _elsewhere(el: Elaborator, e: syntax.Index, frame: Frame) -> tuple[str, str] | None:
+    """What to say where the name stands for a number or a value, or no tensor can be seen."""
+    name, names = e.tensor.name, el.names
+    if name in frame.params:
+        return (
+            f"'{name}' is a parameter of '{frame.function}': a number, which has no elements",
             "functions take numbers; inside a kernel they see its tensors by name",
         )
-    elif frame.top:
-        message = f"'{frame.function}' cannot see tensors: it is defined at the top of the file"
-        el.report(
-            span,
-            message,
+    if frame.top:
+        return (
+            f"'{frame.function}' cannot see tensors: it is defined at the top of the file",
             "pass the element as an argument, or move the def line into the kernel",
         )
-    elif name in el.names.values:
-        el.report(
-            span,
+    if name in names.values:
+        return (
             f"'{name}' is a value, not a tensor parameter",
             f"write {name} alone: it keeps its axes",
         )
-    elif name in el.names.lets:
-        within = span.line == el.names.lets[name].line
-        el.report(
-            span,
+    if name in names.lets:
+        within = e.tensor.span.line == names.lets[name].line
+        return (
             f"'{name}' is a value, which has no elements",
             "a value cannot be made of its own elements: there are no recurrences"
             if within
             else f"write {name} below the line that defines it",
         )
-    elif name in REDUCTIONS:
-        el.report(span, f"'{name}' has nothing to reduce", f"write {name}[j](…)")
-    elif name in el.names.broken:
-        pass
-    elif why := el.names.no_axis(name):
-        dims = ", ".join(["…"] * len(e.index))
-        hint = (
-            f"declare it {name}[{dims}]: a dimension for each index"
-            if name in el.names.arguments
-            else None
-        )
-        el.report(span, f"'{name}' is {why}, not a tensor parameter", hint)
-    elif not el.names.tensors and not el.names.lets:
-        el.report(span, "no tensor can be read here", "only sizes and scalars are known here")
-    elif name not in el.unknown:
-        el.unknown.add(name)
-        dims = ", ".join(["…"] * len(e.index))
-        hint = (
-            near(name, el.names.tensors) or f"declare it in the kernel's first line: {name}[{dims}]"
-        )
-        el.report(span, f"no tensor parameter is called '{name}'", hint)
+    return None
+
+
+def _declared(e: syntax.Index) -> str:
+    """How a tensor with as many dimensions is declared."""
+    return f"{e.tensor.name}[{', '.join(['…'] * len(e.index))}]"
 
 
 def no_function(el: Elaborator, e: syntax.Call, frame: Frame) -> None:
+    """A name that is called and is no function."""
     name, span = e.fn.name, e.fn.span
     if name in REDUCTIONS:
         el.report(span, f"'{name}' needs the axes it reduces over", f"write {name}[j](…)")
@@ -158,6 +165,7 @@ def no_function(el: Elaborator, e: syntax.Call, frame: Frame) -> None:
 
 
 def no_reduction(el: Elaborator, e: syntax.Reduction) -> None:
+    """A name with axes in brackets that is no reduction."""
     name = e.fn.name
     if name in BUILT_IN or el.names.function(name, False):
         el.report(e.fn.span, f"'{name}' is no reduction", f"write {name}(…), without axes")

@@ -86,7 +86,8 @@ class Arithmetic:
     # ---- arithmetic
 
     def _binary(self, integer: str, real: str, a: Value, b: Value) -> Value:
-        a, b = self.match(a, b)
+        if not (is_value(a) and is_value(b) and a.type is b.type):
+            a, b = self.match(a, b)
         return getattr(self.builder, real if kind_of(a)[0] == "f" else integer)(a, b)
 
     def add(self, a: Value, b: Value) -> Value:
@@ -343,6 +344,7 @@ class Arithmetic:
         return self.call_function(f"{name}.{suffix}", t, *xs)
 
     def call_function(self, name: str, result: Any, *xs: Value) -> Value:
+        """A call of a function of another library, declared in the module at its first call."""
         found = self.module.globals.get(name)
         if found is None:
             found = ir.Function(self.module, result, [x.type for x in xs], name)

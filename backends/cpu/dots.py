@@ -8,7 +8,7 @@ from typing import Any
 
 from tilec.backends.cpu.points import Point, Val
 from tilec.backends.cpu.streaming import TOGETHER, Form
-from tilec.backends.cpu.vector import BYTES, constant, constants
+from tilec.backends.cpu.vector import BYTES, Emit, constant, constants, type_of
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,16 @@ class Dots(Form):
         side = self.far if len(points) == 1 else min(self.far, 2)
         near = 2 // side if len(points) > 1 else 1
 
-        def some(n: int, r: Any) -> None:
+        def some(n: Any, r: Any) -> None:
             at = [(e.add(n, k), e.add(r, i)) for k in range(side) for i in range(near)]
             rows = [e.add(e.add(g.first, e.mul(k, g.each)), i) for k, i in at]
             self.some(points, rows, [self.place(g, k, 0, i) for k, i in at], turn)
 
         def row(r: Any, _: list[Any]) -> None:
-            for n in range(0, self.far, side):
-                some(n, r)
+            if side == self.far:
+                some(0, r)
+            else:
+                e.loop(0, self.far, side, [], lambda n, _: some(n, r), name=name)
 
         def sums(n: Any, _: list[Any]) -> None:
             with self.ev.scope():
@@ -76,10 +78,13 @@ class Dots(Form):
 
     def across(self, p: Point, partial: Any) -> None:
         """Sums of lanes, written as a vector along the rows in memory."""
-        e = self.e
-        own = [e.read(self.of, partial, r * e.lanes, e.lanes) for r in range(e.lanes)]
-        where = Point(p.at, self.s.rows)
-        self.ev.write_tile(self.tile, where, Val((e.add(self.start(where), e.sums(own)),)))
+        e, where = self.e, Point(p.at, self.s.rows)
+
+        def sums(e: Emit, partial: Any) -> Any:
+            return e.sums([e.read(self.of, partial, r * e.lanes, e.lanes) for r in range(e.lanes)])
+
+        total = e.outlined(f"sums_{self.of}", sums, partial, result=type_of(self.of, e.lanes))
+        self.ev.write_tile(self.tile, where, Val((e.add(self.start(where), total),)))
 
     def some(self, points: list[Point], rows: list[Any], sums: list[Any], turn: int) -> None:
         """The products of some rows in memory and some of the tile, summed lane by lane; past the last row, it is taken

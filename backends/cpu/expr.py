@@ -26,6 +26,7 @@ from tilec.backends.cpu.plan import CHEAP
 from tilec.backends.cpu.points import Point, Val, Window
 from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.vector import BYTES, Emit, Kind, constant, is_value, lanes_of
+from tilec.backends.windows import Windows
 from tilec.dtypes import DType, kind
 from tilec.functions import DECAYING
 from tilec.ir import Absent, Cast, Contract, Edge, Load, Map, Op, Operand, Store
@@ -37,7 +38,7 @@ ABSENT_BITS: dict[str, tuple[Kind, int]] = {
 """How an absent zero is kept in scratch: as the bits of a signalling NaN."""
 
 
-class Evaluator:
+class Evaluator(Windows[Window]):
     """Evaluates operands. `held` are values that exist already: scalars (Val) and tiles in scratch.
 
     `relaxed`: values that are computed by rules of their own; `degree`: of the polynomial for weights among them;
@@ -55,18 +56,16 @@ class Evaluator:
         small: bool = False,
         lossy: Iterable[str] = (),
     ) -> None:
-        self.e, self.facts, kernel = e, facts, facts.kernel
-        self.kernel = kernel
+        super().__init__(kernel := facts.kernel)
+        self.e, self.facts = e, facts
         self.absent = facts.absent if exact else set[str]()
         self.relaxed = frozenset(relaxed)
         self.degree, self.small, self.lossy = degree, small, frozenset(lossy)
         self.float: Kind = "f64" if kernel.compute == "f64" else "f32"
         self.defs: dict[str, Op] = facts.defs
-        self.windows: dict[str, Window] = {}
         self.held: dict[str, Val | Tile] = {}
         self.slots: dict[Key, Any] = {}
         self.memory = Memory(e, kernel, self.float, self.slots)
-        self.aside: dict[str, tuple[str, ...]] = {}
         self.computing: frozenset[str] = frozenset()
         self.consecutive: frozenset[str] = frozenset()
         """Loads whose elements are known to be consecutive along the vector axis."""
@@ -75,22 +74,8 @@ class Evaluator:
 
     # ---- what a name is
 
-    def axes(self, x: Operand) -> tuple[str, ...]:
-        """The axes along which an operand varies within the present tile."""
-        if not isinstance(x, str):
-            return ()
-        if x in self.aside:
-            return self.aside[x]
-        if x in self.kernel.values:
-            return self.kernel.values[x].type.axes
-        if x in self.kernel.extents:
-            return () if self.window(x).scalar else (x,)
-        return ()
-
-    def window(self, axis: str) -> Window:
-        """The window of an axis; all of it where no loop moves one."""
-        if axis in self.windows:
-            return self.windows[axis]
+    def whole(self, axis: str) -> Window:
+        """An axis that no loop moves a window of."""
         extent = self.kernel.extents[axis]
         if isinstance(extent, int):
             return Window(0, extent, extent)
@@ -141,6 +126,7 @@ class Evaluator:
         return Val((constant(self.float if isinstance(x, float) else "i64", x),))
 
     def fresh(self, x: str, p: Point) -> Val:
+        """The value of a name at a point, which the memo does not hold."""
         held = None if x in self.computing else self.held.get(x)
         if isinstance(held, Val):
             return held
@@ -177,6 +163,7 @@ class Evaluator:
                 raise AssertionError(f"{x} is not at hand")
 
     def argument(self, x: str) -> Val:
+        """A scalar argument: an i64, an i1, or a float of the kind in which this kernel computes."""
         word, e = self.slots["scalar", x], self.e
         match self.kernel.arguments[x].type:
             case "int":
@@ -187,6 +174,7 @@ class Evaluator:
                 return Val((e.convert(e.bits(word, "f64"), self.float),))
 
     def map(self, op: Map, p: Point) -> Val:
+        """A pointwise function of operands at a point."""
         name = op.result.name
         if op.fn in ("exp", "exp2") and name in self.relaxed:
             weight = exp2_weight if op.fn == "exp2" else exp_weight
@@ -272,6 +260,7 @@ class Evaluator:
         return None
 
     def cast(self, op: Cast, p: Point) -> Val:
+        """An operand at a point, as the element type of the cast."""
         x = self.value(op.x, p)
         parts = tuple(self.converted(a, op.to) for a in x.parts)
         return Val(parts, x.marks if op.result.name in self.absent else None)
@@ -374,6 +363,7 @@ class Evaluator:
                 e.write(x, base, n * e.lanes)
 
     def encoded(self, tile: Tile, x: Any, mark: Any | None) -> Any:
+        """A part of a value as a tile in scratch keeps it: its kind, bytes for i1, absent zeros as their pattern of bits."""
         e = self.e
         x = e.convert(x, tile.kind)
         if tile.kind == "i1":
@@ -416,6 +406,7 @@ class Evaluator:
             self.write(op, p, value)
 
     def write(self, op: Store, p: Point, value: Val) -> None:
+        """Stores a value to its tensor; positions past the end of a window are left out."""
         self.memory.write(op.tensor, self.index(op, p), value, self.near(op, p), self.inside(p))
 
     def index(self, op: Load | Store, p: Point) -> list[Index]:

@@ -139,6 +139,7 @@ class Facts(ieee.Facts):
         return frozenset(found)
 
     def drops(self, op: Op) -> list[Operand]:
+        """The operands of an op in which a NaN may be lost: no result needs to be NaN because one of these is."""
         match op:
             case Map() if op.fn in DROPS_NAN:
                 return list(op.args)
@@ -158,6 +159,7 @@ class Facts(ieee.Facts):
                 return []
 
     def stored_as(self, op: Store) -> DType:
+        """The element type of the tensor that a store writes: of an output or a buffer."""
         for o in self.kernel.outputs:
             if o.name == op.tensor:
                 return o.dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,9 @@ from tilec.backends.cpu.tiles import Tile
 from tilec.backends.cpu.totals import combine, identity_of, tree
 from tilec.backends.cpu.vector import Kind, constant
 from tilec.ir import Contract, Map, Operand, Reduce, operands
+
+RowTile = Callable[[Any, int, Sequence[Any]], list[Any]]
+"""Emits a tile of rows: the first row, how many, and the sums so far."""
 
 
 class Nests:
@@ -41,6 +44,7 @@ class Nests:
         self.ev.computing = frozenset()
 
     def nest(self, stage: Stage, panel: Any | None) -> None:
+        """The loops of a stage: on the panel of lanes that begins at `panel`, or on all positions where it is None."""
         overs = _overs(stage)
         kept = tuple(a for a in stage.domain if a not in overs)
         if panel is not None:
@@ -155,7 +159,8 @@ class Nests:
         """A point of the kept axes: reductions run over the others."""
         start = [x for r in stage.reduces for x in self.identity(r, p)]
         if product is None:
-            totals = self.over(overs, p, start, lambda q, held: self.point(stage, q, held))
+            with self.e.counting():
+                totals = self.over(overs, p, start, lambda q, held: self.point(stage, q, held))
         else:
             rest = [a for a in overs if a != product.row]
             totals = self.over(rest, p, start, lambda q, held: self.rows(stage, product, q, held))
@@ -220,20 +225,7 @@ class Nests:
 
         held = list(totals)
         if isinstance(count, int) and isinstance(begin, int):
-            for first, rows, tiles in row_tiles(count, most):
-                held = (
-                    tile(first, rows, held)
-                    if tiles == 1
-                    else e.loop(
-                        first,
-                        first + rows * tiles,
-                        rows,
-                        held,
-                        lambda i, x, rows=rows: tile(i, rows, x),
-                        name=axis,
-                    )
-                )
-            return held
+            return self.known_rows(axis, row_tiles(count, most), tile, held)
         whole = e.add(begin, e.mul(e.builder.udiv(e.sub(count, begin), e.index(most)), most))
         held = e.loop(begin, whole, most, held, lambda i, x: tile(i, most, x), name=axis)
         if not repeatable(stage):
@@ -248,6 +240,20 @@ class Nests:
 
         few = spread_for(e.machine, product.lanes.kind)
         return e.loop(whole, count, few, held, last, name=axis)
+
+    def known_rows(
+        self, axis: str, tiles: Iterable[tuple[int, int, int]], tile: RowTile, held: list[Any]
+    ) -> list[Any]:
+        """Tiles of rows whose number is known: of each run the first row, the rows of a tile, and how many tiles."""
+        for first, rows, many in tiles:
+            if many == 1:
+                held = tile(first, rows, held)
+            else:
+                end = first + rows * many
+                held = self.e.loop(
+                    first, end, rows, held, lambda i, x, rows=rows: tile(i, rows, x), name=axis
+                )
+        return held
 
     def row_tile(
         self, stage: Stage, product: Product, points: Sequence[Point], totals: Sequence[Any]
@@ -323,6 +329,7 @@ class Nests:
     # ---- reductions
 
     def splat(self, kind: Kind, x: float, p: Point) -> list[Any]:
+        """A number for each part of a point: vectors where the point has a vector axis, else scalars."""
         lanes = self.e.lanes if p.vector is not None else 0
         return [constant(kind, x, lanes)] * p.parts
 
@@ -389,7 +396,8 @@ class Nests:
                 for n, total in enumerate(totals)
             ]
 
-        return self.ended(op, p, self.over(op.over, p, start, body))
+        with e.counting():
+            return self.ended(op, p, self.over(op.over, p, start, body))
 
 
 def repeatable(stage: Stage) -> bool:

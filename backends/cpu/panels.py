@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from tilec.backends.cpu.blocks import Blocks
 from tilec.backends.cpu.nests import Nests
+from tilec.backends.cpu.parts import apart
 from tilec.backends.cpu.plan import Segment, Stage
 from tilec.backends.cpu.points import Point, Val, Window
 from tilec.backends.cpu.rows import Rows
@@ -94,7 +95,8 @@ class Panels:
             if axis is not None:
                 self.rows(stage, panel, rows, store, axis, lambda p: rows.store(store, axis, p))
                 return
-        self.nests.emit(stage, panel)
+        with apart(self.e.module, self.e.builder) if stage.again else nullcontext():
+            self.nests.emit(stage, panel)
 
     def rows(
         self,

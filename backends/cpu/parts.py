@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from tilec.backends.cpu.llvmir import VOID, Block, Builder, Function, Module, Value
-from tilec.ir import Body, Contract, For, If, Operand, rebuild, walk
+from tilec.ir import Body, Contract, For, If, Op, Operand, rebuild, walk
 from tilec.ir import Value as Name
 
 REF = re.compile(r"%[\w.]+")
@@ -22,7 +22,7 @@ DEFINED = re.compile(r"^  (%v\d+) = ", re.MULTILINE)
 PLACE = re.compile(r", !from !\d+$", re.MULTILINE)
 
 
-def shape(body: Body) -> Body:
+def shape(body: Iterable[Op]) -> Body:
     """A body whose names are numbers, in the order in which they occur; of loops, from where to where does not count."""
     names: dict[str, str] = {}
 
@@ -32,7 +32,7 @@ def shape(body: Body) -> Body:
     def value(v: Name) -> Name:
         return Name(names.setdefault(v.name, str(len(names))), v.type)
 
-    def region(body: Body) -> Body:
+    def region(body: Iterable[Op]) -> Body:
         ops = (
             replace(op, init=(), start=None, stop=None) if isinstance(op, For) else op
             for op in body

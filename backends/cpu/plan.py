@@ -11,10 +11,14 @@ a few vectors of lanes, so that what they hand on stays in the nearest cache.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
+from tilec.backends.cpu.parts import shape
 from tilec.dataflow import needed
+from tilec.dtypes import kind
 from tilec.ir import (
     Cast,
     Contract,
@@ -43,7 +47,8 @@ LOAD, SLOW = 8, 8
 
 @dataclass
 class Stage:
-    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else."""
+    """One nest. `needs`: the stages that must be complete before it; `alone`: it computes its root and nothing else;
+    `again`: another one of the plan is alike."""
 
     domain: Axes
     root: Contract | None = None
@@ -52,6 +57,7 @@ class Stage:
     stores: list[Store] = field(default_factory=list[Store])
     needs: set[int] = field(default_factory=set[int])
     alone: bool = False
+    again: bool = False
 
     def roots(self) -> list[Operand]:
         """What is evaluated at each point."""
@@ -124,12 +130,25 @@ class Planner:
                 self.stages[self.home[name]].kept.append(name)
         for n, stage in enumerate(self.stages):
             stage.needs = self.needs(n)
+        self.compare()
         steps = self.steps()
         return Segment(self.scalars, self.stages, steps, self.home, self.local(stored, steps))
+
+    def compare(self) -> None:
+        """Finds stages that are alike: code of contractions is long."""
+        shapes = {
+            n: shape([op for op in self.ops if any(self.home.get(v.name) == n for v in op.results)])
+            for n, stage in enumerate(self.stages)
+            if stage.root
+        }
+        times = Counter(shapes.values())
+        for n, found in shapes.items():
+            self.stages[n].again = times[found] > 1
 
     # ---- a stage for each op that needs one
 
     def place(self, op: Op) -> None:
+        """Gives an op a stage, or sees that it is computed where it is used."""
         match op:
             case Edge():
                 self.scalars.append(op)
@@ -147,18 +166,41 @@ class Planner:
                 raise TypeError(op.word)
 
     def pointwise(self, op: Op) -> None:
+        """A function of points: with what it needs in the last stage of that, or computed where it is used."""
         name, domain = op.result.name, op.result.type.axes
         self.share(operands(op), domain)
         least = self.after(operands(op), domain)
-        if name in self.way:
+        if name in self.way or least >= 0 and self.late(op, domain):
             return
         if least >= 0 and self.stages[least : least + 1] and self.stages[least].root:
-            least += self.length(op) > LONG
+            least += self.long(op)
         if least >= 0:
             self.join(domain, least)
             self.home[name] = self.index
         elif not domain:
             self.scalars.append(op)
+
+    def late(self, op: Op, domain: Axes) -> bool:
+        """Whether a value is computed where it is used, in a stage that is there for something else: `mul(O, alpha)`, say,
+        where the products are that are added to it."""
+        name = op.result.name
+        if not _is_float(op) or op.fn not in CHEAP or name in self.escaping:
+            return False
+        users = [y for y in self.ops if name in operands(y)]
+        alike = [y for y in users if isinstance(y, Map) and set(y.result.type.axes) == set(domain)]
+        stages = (self.stages[self.home[x]] for x in self.leaves(operands(op)))
+        return len(users) == len(alike) == 1 and all(set(s.domain) != set(domain) for s in stages)
+
+    def long(self, op: Op) -> bool:
+        """Whether an op is in a loop of its own behind a contraction: with all that is long there, what is slow and leads
+        to it."""
+        if self.length(op) > LONG:
+            return True
+        if not _is_float(op) or op.fn in CHEAP:
+            return False
+        name, whole = op.result.name, set(op.result.type.axes)
+        users = [x for x in self.ops if isinstance(x, Map) and name in x.args]
+        return any(self.long(x) for x in users if set(x.result.type.axes) == whole)
 
     def length(self, op: Op) -> int:
         """The instructions from contractions to the value of an op, of those that are needed at each of its points."""
@@ -192,6 +234,7 @@ class Planner:
         return found - kept
 
     def reduction(self, op: Reduce) -> None:
+        """A reduction: a stage over its axes; over lanes one of its own, whose operands are complete tiles."""
         domain = _union([*map(self.axes, op.args), op.over])
         self.share(op.args, domain)
         if self.lane in op.over:
@@ -203,6 +246,7 @@ class Planner:
         self.home[op.result.name] = self.index
 
     def contraction(self, op: Contract) -> None:
+        """A contraction: the root of a stage of its own, over the axes of its result."""
         inline = self.inline[op.result.name]
         for x in (op.x, op.y):
             if x not in inline:
@@ -235,6 +279,7 @@ class Planner:
         return max((self.ready(x, domain) for x in self.leaves(xs)), default=-1)
 
     def ready(self, x: str, domain: Axes) -> int:
+        """The first stage over a domain that may read a value: its own one where that has the domain, else the next."""
         stage = self.stages[self.home[x]]
         same = set(stage.domain) == set(domain) and not stage.alone
         same = same and not isinstance(self.defs[x], Reduce)
@@ -266,6 +311,7 @@ class Planner:
         return self.new(domain)
 
     def new(self, domain: Axes) -> Stage:
+        """A stage of its own, behind all others."""
         self.index = len(self.stages)
         self.stages.append(Stage(domain))
         return self.stages[-1]
@@ -303,9 +349,11 @@ class Planner:
         return {x for x, at in self.home.items() if x in self.escaping or users[x] - {at}}
 
     def needs(self, n: int) -> set[int]:
+        """The other stages that must be complete before a stage."""
         return {self.home[x] for x in self.reads(n, self.stages[n])} - {n}
 
     def steps(self) -> list[Step]:
+        """The stages in an order in which each has what it needs: what runs once as early as it can, panels between."""
         done: set[int] = set()
         rest = list(range(len(self.stages)))
         out: list[Step] = []
@@ -323,10 +371,12 @@ class Planner:
         return out
 
     def panelled(self, n: int) -> bool:
+        """Whether a stage runs panel by panel: it has the lanes and does not reduce over them."""
         stage = self.stages[n]
         return self.lane in stage.domain and not self.crosses(stage)
 
     def local(self, stored: set[str], steps: list[Step]) -> set[str]:
+        """The kept values that only stages of their own run of panels read: one panel of these is enough."""
         users = self.users()
         step = {n: k for k, s in enumerate(steps) for n in s.stages}
         panels = {n for s in steps if s.panel for n in s.stages}
@@ -335,6 +385,11 @@ class Planner:
             for x in stored - self.escaping
             if self.home[x] in panels and {step[n] for n in users[x]} <= {step[self.home[x]]}
         }
+
+
+def _is_float(op: Op) -> TypeGuard[Map]:
+    """Whether an op is a function that gives floats: masks have ways of their own."""
+    return isinstance(op, Map) and kind(op.result.type.dtype) == "float"
 
 
 def _union(parts: Iterable[Axes]) -> Axes:

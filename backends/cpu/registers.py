@@ -87,6 +87,7 @@ class Product:
         windows: Mapping[str, Window],
         flat: list[Any],
     ) -> list[Any]:
+        """The loops over all summed axes but the last, around `inner`. `flat`: the sums so far, all rows of vectors."""
         axis, *rest = over
         if not rest:
             return self.inner(e, axis, points, windows[axis], flat)
@@ -108,13 +109,17 @@ class Product:
         step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
         far = self.side_by_side and step_b * size >= LINE
 
+        near = step_b == 1  # a processor's addresses scale k by the size of an element
+
         def steps(unroll: int) -> Any:
             def body(k: Any, held: list[Any]) -> list[Any]:
-                ak, kb = e.at(a, e.mul(k, step_a), size), e.mul(k, step_b)
-                bases = {id(base): e.at(base, kb, size) for base, _ in rows}
+                ak, kb = e.builder.hidden(held[0]), k if near else e.builder.hidden(held[1])
+                bases = {id(base): e.at(base, kb, size if near else 1) for base, _ in rows}
+                sums = held[2:]
                 for u in range(unroll):
-                    held = step(ak, [(bases[id(b)], place) for b, place in rows], u, held)
-                return held
+                    sums = step(ak, [(bases[id(b)], place) for b, place in rows], u, sums)
+                following = held[1] if near else e.add(kb, unroll * step_b * size)
+                return [e.at(ak, unroll * step_a, size), following, *sums]
 
             return body
 
@@ -129,8 +134,10 @@ class Product:
                 out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
             return out
 
-        for start, stop, unroll in _stretches(e, window.begin, window.count, unroll_for(e.machine)):
-            flat = e.loop(start, stop, unroll, flat, steps(unroll), name=axis)
+        for start, stop, unroll in _stretches(window.begin, window.count, unroll_for(e.machine)):
+            # what moves along is carried: computed from k anew, it would be one more instruction
+            at = [e.at(a, e.mul(start, step_a), size), e.index(e.mul(start, step_b * size))]
+            flat = e.loop(start, stop, unroll, [*at, *flat], steps(unroll), name=axis)[2:]
         return flat
 
     @property
@@ -155,17 +162,15 @@ class Product:
         return [(base, r * other.strides[self.row]) for r in range(len(points))]
 
 
-def _stretches(e: Emit, begin: Any, end: Any, unroll: int) -> Iterator[tuple[Any, Any, int]]:
-    """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest."""
-    if unroll == 1:
+def _stretches(begin: Any, end: Any, unroll: int) -> Iterator[tuple[Any, Any, int]]:
+    """Start, stop and step of the loops over a summed axis: unrolled ones, then the rest. Where nobody knows how many steps
+    there are, as at the end of an axis, two loops are not worth their code."""
+    if unroll == 1 or not (isinstance(begin, int) and isinstance(end, int)):
         yield begin, end, 1
         return
-    if isinstance(begin, int) and isinstance(end, int):
-        whole = begin + (end - begin) // unroll * unroll
-    else:
-        whole = e.add(begin, e.and_(e.sub(end, begin), -unroll))
+    whole = begin + (end - begin) // unroll * unroll
     yield begin, whole, unroll
-    if not isinstance(whole, int) or whole < end:
+    if whole < end:
         yield whole, end, 1
 
 

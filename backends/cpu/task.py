@@ -25,6 +25,7 @@ from tilec.backends.cpu.tiles import Scratch, Tile
 from tilec.backends.cpu.trim import bounds
 from tilec.backends.cpu.vector import POINTER, Emit
 from tilec.backends.cpu.ways import row_axis
+from tilec.backends.windows import extent_in
 from tilec.dataflow import names_in, stretches, uses
 from tilec.errors import UnsupportedError
 from tilec.ir import (
@@ -37,7 +38,6 @@ from tilec.ir import (
     Map,
     Op,
     Operand,
-    Type,
     Yield,
     operands,
     walk,
@@ -73,6 +73,7 @@ class Task:
         self.repeated = repeated(grid.body)
         rows = row_axis(grid)
         self.lane = None if few else rows
+        e.counted = few
         self.streams: list[str] = []
         self.mine: set[str] = set()
         """The carried values of the present region: its arguments, and the results of its loops."""
@@ -192,6 +193,7 @@ class Task:
         return True
 
     def reads_any(self, xs: Iterable[Operand], tile: Tile) -> bool:
+        """Whether one of the operands is computed from a tile."""
         return any(self.reads(x, [tile]) for x in xs)
 
     def alike(self, name: str, tile: Tile) -> bool:
@@ -207,23 +209,13 @@ class Task:
         if not isinstance(op, Load):
             # stages of a narrow tile run along other axes than its rows
             axes = sorted(axes, key=lambda a: a != self.nests.few)
-        extents = {a: self.extent(a, type) for a in axes}
+        extents = {a: extent_in(self.kernel, type, a, "cpu") for a in axes}
         width, marked = VECTORS * self.e.lanes, name in self.ev.absent
         blocks = self.panels.blocks
         dense = isinstance(op, Load) and blocks.fits(op) and blocks.may_stay(op)
         return self.scratch.tile(
             self.ev.kind(name), extents, self.lane, width, whole, marked, dense
         )
-
-    def extent(self, axis: str, type: Type) -> int:
-        known = type.tile[type.axes.index(axis)]
-        whole = self.kernel.extents[axis]
-        if known is None and not isinstance(whole, int):
-            raise UnsupportedError(
-                f"target cpu: axis {axis} of {self.kernel.name} is held whole in a tile, so its extent must be known when "
-                f"the kernel is compiled; give a size of {whole}, or tile it"
-            )
-        return whole if known is None and isinstance(whole, int) else known or 0
 
     def deliver(self, values: Sequence[Operand], out: Sequence[Tile]) -> None:
         """Sets the tiles `out` to what a region yields, all at once."""
@@ -234,6 +226,7 @@ class Task:
             self.nests.fill(tile, x)
 
     def lies_in(self, x: Operand, tile: Tile) -> bool:
+        """Whether an operand is what this tile holds."""
         return isinstance(x, str) and self.ev.held.get(x) is tile
 
     def reads(self, x: Operand, tiles: Sequence[Tile]) -> bool:

@@ -95,4 +95,6 @@ def undefined(t: Any) -> Value:
 
 def mangle(t: Any) -> str:
     """The suffix of an intrinsic's name for a type."""
-    return f"v{t.count}{_NAMES[t.element]}" if t.count else _NAMES[t]
+    if t.count:
+        return f"v{t.count}{_NAMES[t.element]}"
+    return _NAMES[t] if t in _NAMES else str(t)

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class View(Protocol):
-    """A tensor: the address of its first element, and its shape and strides, in elements."""
+    """A tensor: the address of its first element in bytes, and its shape and strides by dimension, in elements."""
 
     @property
     def pointer(self) -> int: ...

@@ -70,7 +70,11 @@ def is_split(kernel: Kernel) -> bool:
 
 @pytest.mark.parametrize("part", range(3))
 def test_pieces_give_what_the_whole_gives(part: int) -> None:
-    several_splits = (Options(pieces=3), Options(workers=16, least=1, window=1))
+    several_splits = (
+        Options(pieces=3),
+        Options(pieces=3, products=True),
+        Options(workers=16, least=1, window=1),
+    )
 
     def check(d: Drawn) -> None:
         arrays, scalars = parts(d.arguments())

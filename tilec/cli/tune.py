@@ -173,8 +173,9 @@ def call_seconds(
     kernel: Kernel, dtype: DType, sizes: Mapping[str, int], scalars: Mapping[str, Number]
 ) -> float:
     """The time of a call as the cost model sees it."""
-    from tilec import backend, ceilings, cost
+    from tilec import backend, ceilings
     from tilec.traffic import budget
+    from tilec.tuning.drafts import predicted
 
     target = kernel.target or "cpu"
     if target == "reference":
@@ -184,10 +185,7 @@ def call_seconds(
     stated = budget(
         draft.kernel, sizes, scalars, kernel.deciding([draft.kernel], dtype, dict(sizes))
     )
-    roof = ceilings.measured(target)
-    if draft.seconds is not None:
-        return draft.seconds(stated, roof)
-    return cost.seconds(draft.kernel, stated, roof, None)
+    return predicted(draft, stated, ceilings.measured(target))
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tilec import backend, binding, ceilings, cost, least, roofline, text
+from tilec.backend import Draft
+from tilec.ceilings import Ceilings
 from tilec.control import Control
 from tilec.cut import Cut, Cutter
 from tilec.errors import ResourceError
@@ -19,6 +21,18 @@ from tilec.tuning.problem import Problem
 from tilec.tuning.store import UNFIT, Choice
 from tilec.wide import counted
 from tilec.work import Unit
+
+
+def predicted(
+    draft: Draft, stated: Budget, roof: Ceilings, trimmed: Mapping[Unit, int] | None = None
+) -> float:
+    """Seconds that what would run should take: by the target's own cost model, where it has one.
+
+    `stated`: the budget of its tiles; `trimmed`: the operations of the smallest tiles, as for `cost.predict`.
+    """
+    if draft.seconds is not None:
+        return draft.seconds(stated, roof)
+    return cost.seconds(draft.kernel, stated, roof, trimmed)
 
 
 class Drafts:
@@ -66,12 +80,8 @@ class Drafts:
         """A candidate with its prediction, and what tells its code from others. ResourceError: it does not fit."""
         p, cut = self.problem, self.cut(choice)
         draft = backend.draft(cut.kernel, p.target, choice.schedule, self._before(choice))
-        stated = self._budget(draft.kernel)
-        if draft.seconds is not None:
-            predicted = draft.seconds(stated, self._roof)
-        else:
-            predicted = cost.seconds(draft.kernel, stated, self._roof, self._trimmed)
-        e = Entry(choice, predicted, room=draft.room, cut=cut, runs=draft.kernel)
+        expected = predicted(draft, self._budget(draft.kernel), self._roof, self._trimmed)
+        e = Entry(choice, expected, room=draft.room, cut=cut, runs=draft.kernel)
         return e, draft.identity
 
     def _before(self, choice: Choice) -> tuple[Kernel, Mapping[str, int]] | None:

@@ -13,10 +13,12 @@ from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import compile as hopper
+from tilec.backends.cuda.hopper.alike import joined
 from tilec.backends.cuda.hopper.analysis import HEAVY
 from tilec.backends.cuda.hopper.compile import fitting, specialised, tiled
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import changed
+from tilec.backends.cuda.hopper.sections import shared_along
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.uneven import LATE, growing, uneven
 from tilec.backends.cuda.untiled import Untiled
@@ -65,10 +67,16 @@ def sources(
     limit = online.shared or architectures.shared_limit(arch)
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op, online.scattered), schedule, limit))
+            out[n] = emit(plans.make(_structure(kernel, op, online), schedule, limit))
         except Refused as e:
             out[n] = str(e)
     return out
+
+
+def _structure(kernel: Kernel, grid: Grid, online: Untiled) -> Structure:
+    """The parts of a grid. Each block has two programs here, and one for first windows: two blocks are enough."""
+    s = recognise(kernel, grid, online.scattered)
+    return replace(s, blocks=joined(s.blocks, few=2)) if s.chosen else s
 
 
 SHAPES: tuple[tuple[int, tuple[Mapping[str, Any], ...]], ...] = (
@@ -109,7 +117,8 @@ def defaults(s: Structure, sizes: Mapping[str, int], limit: int) -> list[Schedul
     """The schedules whose tiles fit a multiprocessor, those that are fast where they do first, and those last beside whose
     tiles registers are likely to lack. `limit`: the shared memory that a block may ask for."""
     late = 2 * LATE if growing(s) else 0
-    base = Schedule(order="longest" if uneven(s) else "static", late=late)
+    turns = uneven(s) or (s.rows > FEW and shared_along(s))
+    base = Schedule(order="longest" if turns else "static", late=late)
     tiles = (*s.queries, *s.rings)
     width = max([t.width for t in tiles] + [x.width for x in s.slots])
     rows = min(s.rows, int(evaluate(s.kernel.extents[s.row], sizes)))

@@ -42,7 +42,9 @@ class Middle:
                 self.scope.values = dict(saved)
                 with self.out.block("else"):
                     self.heads(self.registers.heads, True)
-                    self.straight(found.exact).complete()
+                    exact = self.straight(found.exact)
+                    exact.rare = True
+                    exact.complete()
         self.scope.values = saved
 
     def straight(self, block: Block, tests: Sequence[Operand] = ()) -> Straight:

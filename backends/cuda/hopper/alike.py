@@ -46,10 +46,10 @@ def alike(s: Structure) -> Alike | None:
     return None
 
 
-def joined(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Blocks with one for two that differ in nothing but that it looks where the axis ends, where there are many: one more
-    takes longer to compile than looking there costs."""
-    if len(blocks) <= LEAST:
+def joined(blocks: tuple[Block, ...], few: int = LEAST) -> tuple[Block, ...]:
+    """Blocks with one for two that differ in nothing but that it looks where the axis ends, where there are more than a
+    `few`: one more takes longer to compile than looking there costs."""
+    if len(blocks) <= few:
         return blocks
     out = list(blocks)
     for general in blocks:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper.between import Comparisons
 from tilec.backends.cuda.hopper.conditions import Conditions
 from tilec.backends.cuda.hopper.expression import (
     Expression,
@@ -13,6 +14,7 @@ from tilec.backends.cuda.hopper.expression import (
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.structure import Block
 from tilec.dataflow import names_in
+from tilec.dtypes import kind
 from tilec.ir import (
     ABSENT,
     Body,
@@ -85,8 +87,13 @@ class Analysis:
             [h for h in heads if h.name not in used_as_init], registers.heads, strict=True
         ):
             self.arrays[h.name] = array
+        self.comparisons = Comparisons(s.row, s.stream, self.defs, self.is_steady_int)
         self.masks = Conditions(
-            s.row, s.stream, self.defs, {h.name for h in heads}, self.is_stretch
+            s.row,
+            s.stream,
+            self.defs,
+            {h.name for h in heads},
+            lambda op: self.comparisons.between(op) is not None,
         )
         self.slot_of: dict[str, int] = {a: k for k, a in enumerate(block.args)}
         for k, a in enumerate(block.args):
@@ -101,6 +108,8 @@ class Analysis:
         self.exact_only = first and not self.guesses
         exact = self.exact_only or s.precise
         self.rough = not exact and any(isinstance(op, If) for op in block.middle)
+        self.rare = False
+        """Whether what is emitted hardly ever runs: it is to be short, not fast."""
         self.conditions: list[str] = []
         self.words: dict[object, str] = {}  # those that are there at this place, by what they say
         self.given: dict[str, str] = {}  # words of the columns that count, by masked value
@@ -196,26 +205,16 @@ class Analysis:
             return False
         return op.fn == "tanh" or (op.fn == "div" and self.is_fixed(op.args[1]))
 
-    def is_stretch(self, op: Op) -> bool:
-        """Whether an op tests if a position over a number is a given one: that is a stretch of columns."""
-        return self.quotient(op) is not None
-
-    def quotient(self, op: Op) -> tuple[Operand, Operand, Operand] | None:
-        """The z, y and n of a test z == y // n whether a position over a number is a given one."""
-        if not isinstance(op, Map) or op.fn != "eq":
-            return None
-        for z, q in (op.args, op.args[::-1]):
-            inner = self.defs.get(str(q))
-            if not isinstance(inner, Map) or inner.fn != "floordiv" or not self.is_steady_int(z):
-                continue
-            y, n = inner.args
-            if self.is_steady_int(n) and y == self.structure.stream:
-                return z, y, n
-        return None
-
     def is_steady_int(self, x: Operand) -> bool:
         """Whether an operand is an integer that does not change along a row."""
-        return isinstance(x, int) or self.is_fixed(x)
+        if not isinstance(x, str):
+            return isinstance(x, int) and not isinstance(x, bool)
+        if not self.is_fixed(x):
+            return False
+        argument = self.structure.kernel.arguments.get(x)
+        if x in self.scope.types:
+            return kind(self.scope.types[x].dtype) == "int"
+        return argument is None or argument.type == "int"
 
     def is_fixed(self, x: Operand) -> bool:
         """Whether an operand is a scalar or row value of the program."""

@@ -13,6 +13,7 @@ from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.labels import labels
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
+from tilec.backends.cuda.hopper.sections import shared_along
 from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = {2: 256, 3: 192}
 """The columns of accumulators that warpgroups have registers for, by how many there are."""
+LONG_ROWS = 512
+"""Rows from this width on are worth sharing their products: to exchange parts of scores takes time, too."""
 SHORT = 64
 """The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
@@ -81,12 +84,12 @@ def cutting(workers: int, schedule: Tiling) -> Options:
     """How a streamed axis is cut for so many multiprocessors: a piece takes no less time than it costs to merge it."""
     from tilec.passes.split import Options
 
+    merging = Options(window=32, rows=4, products=True) if schedule.slices > 1 else Options(rows=4)
     if schedule.pieces:
-        return Options(pieces=schedule.pieces, rows=4)
+        return replace(merging, pieces=schedule.pieces)
     positions = 512 if schedule.rows <= ROWS else 1024
-    return Options(
-        workers=workers * schedule.at_once, least=1, positions=positions, rounds=4, rows=4
-    )
+    busy = workers * schedule.at_once
+    return replace(merging, workers=busy, least=1, positions=positions, rounds=4)
 
 
 def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
@@ -102,6 +105,8 @@ def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Sche
     for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
         if loader > schedule.loader and schedule.traded:
             yield replace(schedule, loader=loader)
+    if schedule.chain and schedule.columns < 64 and not named:
+        yield replace(schedule, chain=False)  # of narrow windows the width counts more
     for part in () if named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
         if columns >= 16:
@@ -143,9 +148,10 @@ def steps(
         step("phases"),
         step("stage", all=schedule.high),
         step("survey"),
+        step("lookup"),
         *(step(name) for name in names),
         *cut,
-        step("place"),
+        step("place", target=_target(schedule)),
     )
 
 
@@ -186,6 +192,8 @@ class Tiling(Protocol):
     @property
     def pieces(self) -> int: ...
     @property
+    def slices(self) -> int: ...
+    @property
     def at_once(self) -> int: ...
 
 
@@ -217,7 +225,9 @@ def _tiled(
 ) -> Kernel:
     """What `tiled` gives: a search asks for it again and again, as most fields of a schedule do not change the tiles."""
     from tilec.passes import prune, stage
+    from tilec.passes.lookup import lookup
     from tilec.passes.phases import phases
+    from tilec.passes.place import Options as Placing
     from tilec.passes.place import place
     from tilec.passes.relax import relax
     from tilec.passes.split import split
@@ -227,14 +237,19 @@ def _tiled(
 
     kernel = steady(tile(kernel, Options(dict(extents), target)))
     kernel = phases(prune.prune(kernel, prune.Options(apart)))
-    kernel = survey(stage.stage(kernel, stage.Options(high)))
+    kernel = lookup(survey(stage.stage(kernel, stage.Options(high))))
     kernel = relax(kernel) if stale else kernel
-    return place(split(kernel, cut) if cut else kernel)
+    return place(split(kernel, cut) if cut else kernel, Placing(target))
 
 
 def _target(schedule: Tiling) -> Target:
     return Target(
-        "cuda:sm_90a", lanes=32, rows=schedule.rows, columns=schedule.columns, elements=1024
+        "cuda:sm_90a",
+        lanes=32,
+        rows=schedule.rows,
+        columns=schedule.columns,
+        elements=1024,
+        once=True,
     )
 
 
@@ -275,33 +290,46 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     if whole:
         schedule = replace(schedule, warpgroups=min(2, schedule.warpgroups), columns=s.columns)
     if values > plans.WIDEST:
-        schedule = sliced(s, schedule)
+        schedule = sliced(s, schedule, few)
     while schedule.columns > 16 and not _fits(s, schedule):
         if few and schedule.stages > 2 and _registers_fit(s, schedule):
             schedule = replace(schedule, stages=schedule.stages - 1)
         elif whole:
             break
         else:
-            schedule = replace(schedule, columns=schedule.columns // 32 * 16)
+            less = 16 if schedule.columns == 64 else schedule.columns // 2
+            schedule = replace(schedule, columns=schedule.columns - less // 16 * 16)
     return ordered(s, schedule, length)
 
 
-def sliced(s: Structure, schedule: Schedule) -> Schedule:
-    """A schedule for values that are wider than a thread has registers for: a tile of 64 rows by several warpgroups."""
+def sliced(s: Structure, schedule: Schedule, few: bool) -> Schedule:
+    """A schedule for values that are wider than a thread has registers for: a tile of 64 rows by several warpgroups. Keys
+    that come from memory are under way for longer than a window takes: where rows are few, windows are short and many."""
     held = {n: sum(Slice(x.width, n).columns for x in s.slots) for n in MOST_COLUMNS}
     slices = next((n for n, most in MOST_COLUMNS.items() if held[n] <= most), max(MOST_COLUMNS))
-    columns = s.columns if s.loops[0].tile is None else min(64, schedule.columns)
-    schedule = replace(schedule, warpgroups=slices, slices=slices, pingpong=True, store="direct")
-    return replace(schedule, columns=columns, stages=2)
+    share = (
+        slices == 2
+        and plans.sharing(s)
+        and max(h.key.width for h in s.blocks[0].heads) >= LONG_ROWS
+    )
+    short = few or share
+    columns = s.columns if s.loops[0].tile is None else min(32 if short else 64, schedule.columns)
+    schedule = replace(schedule, warpgroups=slices, slices=slices, columns=columns, stages=2)
+    schedule = replace(schedule, share=share, pingpong=not share, store="direct")
+    tried = (replace(schedule, stages=n) for n in (4, 3) if short)
+    return next((x for x in tried if _fits(s, x)), schedule)
 
 
 def ordered(s: Structure, schedule: Schedule, length: int) -> Schedule:
     """A schedule with the order that the lengths of tiles ask for. Where data alone decides about these, heads come one
-    after the other, but whoever is free takes a tile. `length`: of the streamed axis."""
+    after the other, but whoever is free takes a tile; where tiles share what they read for each row, heads take turns.
+    `length`: of the streamed axis."""
     if growing(s):
         return replace(schedule, late=LATE if length > LONG else 0)
     if by_data(s) and not uneven(s):
         return replace(schedule, order="longest", section=1)
+    if schedule.high and shared_along(s):
+        return replace(schedule, order="longest")
     return schedule
 
 

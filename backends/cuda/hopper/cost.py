@@ -90,7 +90,7 @@ def _tile(plan: Plan, t: Alike, roof: Ceilings, w: Weights) -> float:
 def _tensor(plan: Plan, roof: Ceilings, w: Weights) -> float:
     """The clocks of a warpgroup's products of a window."""
     s, block = plan.structure, plan.structure.blocks[0]
-    width = sum(padded(h.query.width) for h in block.heads)
+    width = sum(padded(h.query.width) for h in block.heads) // (2 if plan.schedule.share else 1)
     width += sum(Slice(s.slots[x.slot].width, plan.schedule.slices).columns for x in block.tails)
     each = roof.matrix * w.rate / roof.workers / _clock(roof)
     return 2 * ROWS * plan.schedule.columns * width / each

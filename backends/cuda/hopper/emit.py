@@ -12,8 +12,10 @@ from types import MappingProxyType
 
 from tilec.backends.cuda.hopper.alike import Alike, alike, counting
 from tilec.backends.cuda.hopper.bulk import BulkEpilogue
+from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
+from tilec.backends.cuda.hopper.loop import FragmentLoop
 from tilec.backends.cuda.hopper.pairs import fetched, pairs
 from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.products import Products
@@ -29,11 +31,13 @@ from tilec.backends.cuda.hopper.steps import (
     Issue,
     Leave,
     Loop,
+    Mask,
     More,
     Next,
     Query,
     Release,
     Settle,
+    Share,
     Step,
     Stream,
     Turn,
@@ -56,6 +60,7 @@ class _Kernel(Products):
 
     def source(self) -> Source:
         self.asked: dict[int, dict[str, str]] = {}
+        self.made: dict[int, dict[object, str]] = {}
         body = self.out
         body.depth = 1
         self.set_up()
@@ -69,7 +74,7 @@ class _Kernel(Products):
         head = Lines()
         head.add(f"// {self.kernel.name}: schedule {self.schedule}")
         head.add(files("tilec.backends.cuda.hopper").joinpath("hopper.cuh").read_text("utf-8"))
-        head.add(instructions(self.s, self.schedule.slices))
+        head.add(instructions(self.s, self.schedule.slices, self.schedule.share))
         args = ",\n    ".join(f"{p.ctype} {self.argument(p)}" for p in parameters)
         bounds = f"__launch_bounds__({self.schedule.threads}, {self.schedule.blocks})"
         head.add(f'extern "C" __global__ void {bounds} {name}(\n    {args}) {{')
@@ -243,6 +248,8 @@ class _Kernel(Products):
                 self.issue_tails()
             case Settle():
                 self.settle(step)
+            case Share():
+                self.share()
             case Turn(begin=True):
                 out.add("named_sync(1 + w, 256);")
             case Turn():
@@ -251,6 +258,8 @@ class _Kernel(Products):
                 )
             case Fetch():
                 self.asked[step.block] = self.fetch(step.block)
+            case Mask():
+                self.made[step.block] = self.early_masks(step.block)
             case Compute():
                 self.compute(step)
             case First():
@@ -383,6 +392,14 @@ class _Kernel(Products):
         self.scope.whole = not ragged
         return {op.result.name: fetched(self.scope, op, ragged) for op in pairs(self.s, block)}
 
+    def early_masks(self, k: int) -> dict[object, str]:
+        """Makes the masks of the present window that no product decides about; gives the names of their words."""
+        saved, block = dict(self.scope.values), self.emitting(k, False)
+        for x in early(self.s, self.s.blocks[k]):
+            FragmentLoop(block, []).test(x)
+        self.scope.values = saved
+        return block.words
+
     def compute(self, step: Compute, given: Mapping[str, str] = MappingProxyType({})) -> None:
         """The ops between heads and tails. `given`: the words of masks."""
         before, after = split(self.s.blocks[step.block])
@@ -391,6 +408,7 @@ class _Kernel(Products):
             self.emitter = self.emitting(step.block, step.first)
             self.emitter.given.update(given)
             asked = self.asked.pop(step.block, None)
+            self.emitter.words.update(self.made.pop(step.block, {}))
             self.emitter.fetched.update(self.fetch(step.block) if asked is None else asked)
         if step.part in ("before", "all"):
             for x in self.plan.labels:

@@ -11,6 +11,7 @@ typedef unsigned short u16;
 #define FULL 0xffffffffu
 #define MOST 0x7fffffff
 #define MOST_WIDE 0x7fffffffffffffffLL
+#define BEYOND (1 << 30)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif
@@ -56,6 +57,24 @@ template<int N> DEVICE void fewer_registers() { asm volatile("setmaxnreg.dec.syn
 template<int N> DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
 DEVICE void named_sync(u32 id, u32 threads) { asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
 DEVICE void named_arrive(u32 id, u32 threads) { asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(threads) : "memory"); }
+
+// ---- sums of which two groups have a part each: both add up the same numbers
+
+template<int N> DEVICE void add_other(float (&d)[N], u32 own, u32 other, u32 id) {
+  const u32 lane = (threadIdx.x & 127) * 16;
+  named_sync(id, 256);   // what was there has been read
+#pragma unroll
+  for (int k = 0; k < N; k += 4)
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" :: "r"(own + k * 512 + lane), "f"(d[k]), "f"(d[k + 1]), "f"(d[k + 2]), "f"(d[k + 3]) : "memory");
+  named_sync(id, 256);
+#pragma unroll
+  for (int k = 0; k < N; k += 4) {
+    float x[4];
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(other + k * 512 + lane) : "memory");
+#pragma unroll
+    for (int n = 0; n < 4; n++) d[k + n] += x[n];
+  }
+}
 
 // ---- a place in a ring of buffers: which stage comes next, and the parity of its barrier
 
@@ -244,6 +263,24 @@ DEVICE int quotient_high(int x, int n) {
   const int m = nearest_number(n), y = least<int>(product_within(x, m), 1 << 30) + greatest<int>(m - 1, 0);
   return m == 0 && x != 0 ? -1 : m == 0 ? 1 << 30 : y;
 }
+// The ends of the positions whose quotients by n are between two numbers
+DEVICE int quotients_from(int low, int high, int n) {
+  if (n == 0) return low <= 0 && high >= 0 ? 0 : BEYOND;
+  return quotient_low(n < 0 ? high : low, n);
+}
+DEVICE int quotients_to(int low, int high, int n) {
+  if (n == 0) return low <= 0 && high >= 0 ? BEYOND : -1;
+  return quotient_high(n < 0 ? low : high, n);
+}
+DEVICE int within(int a, int most) { return greatest<int>(-1, least<int>(a, most)); }
+DEVICE i64 sum_stopped(i64 a, i64 b) {
+  const i64 sum = (i64)((u64)a + (u64)b);
+  return ((a ^ sum) & (b ^ sum)) < 0 ? (a < 0 ? -MOST_WIDE : MOST_WIDE) : sum;
+}
+DEVICE i64 difference_stopped(i64 a, i64 b) {
+  const i64 rest = (i64)((u64)a - (u64)b);
+  return ((a ^ b) & (a ^ rest)) < 0 ? (a < 0 ? -MOST_WIDE : MOST_WIDE) : rest;
+}
 // of the columns 8c and 8c + 1 of a thread those up to one, as the bits 2c and 2c + 1
 DEVICE u32 first_bits(int n) { u32 x; asm("bmsk.clamp.b32 %0, 0, %1;" : "=r"(x) : "r"(n)); return x; }
 DEVICE u32 columns_to(int last) { return first_bits(greatest<int>(2 * (last >> 3) + ((last & 7) ? 1 : 0) + 1, 0)); }
@@ -254,6 +291,22 @@ DEVICE u32 bits_together(u32 x) {
   return x | __shfl_xor_sync(FULL, x, 16);
 }
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
+// Bits of a thread's columns, the first of which is `first`: those whose positions have a remainder by n from `low` to `high`.
+// Positions are below 2^28, so all numbers beyond 2^29 give them the same remainders, but those below 0 by so much less.
+template<int COLUMNS> DEVICE u32 columns_of_period(int first, i64 low, i64 high, i64 n) {
+  const int far = 1 << 29, half = 1 << 28, m = (int)greatest<i64>(-far, least<i64>(n, far)), size = greatest<int>(m, -m);
+  if (m == 0) return low <= 0 && high >= 0 ? ~0u : 0u;
+  if (n < -far) {
+    low = low > -half ? low : least<i64>(low - n - far, -half);
+    high = high > -half ? high : least<i64>(high - n - far, -half);
+  }
+  const int from = narrow(greatest<i64>(low, least<i64>(m + 1, 0))), to = narrow(least<i64>(high, greatest<i64>(m - 1, 0)));
+  u32 bits = 0;
+#pragma unroll 1
+  for (int at = first / size * size - first; from <= to && at + from < COLUMNS; at += size)
+    bits |= columns_to(at + to) & ~columns_to(at + from - 1);
+  return bits;
+}
 // of a position, by any number: beyond all positions it does not matter for the quotient how far
 DEVICE i64 position_mod(int a, i64 n) { return ((i64)a - (i64)floor_div<int>(a, narrow(n)) * n) & -(i64)(n != 0); }
 
@@ -441,6 +494,14 @@ DEVICE void store_pair(float* p, float x, float y) { asm volatile("st.global.v2.
 template<int N> DEVICE void clear(float (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) d[i] = 0.f;
+}
+// the first BY elements to the end: so a loop that is not unrolled sees one after another
+template<int BY, int N> DEVICE void turn_by(float (&d)[N]) {
+  float first[BY];
+#pragma unroll
+  for (int i = 0; i < BY; i++) first[i] = d[i];
+#pragma unroll
+  for (int i = 0; i < N; i++) d[i] = i < N - BY ? d[i + BY < N ? i + BY : 0] : first[i < N - BY ? 0 : i - (N - BY)];
 }
 template<int N, int HELD> DEVICE void scale(float (&d)[N], const float (&f)[HELD]) {
 #pragma unroll

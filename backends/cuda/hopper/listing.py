@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.plan import Loader, Plan
 from tilec.backends.cuda.hopper.steps import (
@@ -14,11 +15,13 @@ from tilec.backends.cuda.hopper.steps import (
     Issue,
     Leave,
     Loop,
+    Mask,
     More,
     Next,
     Query,
     Release,
     Settle,
+    Share,
     Step,
     Stream,
     Turn,
@@ -77,6 +80,9 @@ def _show(plan: Plan, step: Step) -> list[str]:
         case Fetch():
             found = pairs(plan.structure, plan.structure.blocks[step.block])
             return [f"ask for {', '.join(op.tensor for op in found)}"]
+        case Mask():
+            found = early(plan.structure, plan.structure.blocks[step.block])
+            return [f"make masks {', '.join(found)}"]
         case Compute():
             return [f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"]
         case Issue():
@@ -85,6 +91,8 @@ def _show(plan: Plan, step: Step) -> list[str]:
             return [f"issue {step.what}: {', '.join(names)}"]
         case Settle():
             return [f"settle all but {step.pending}: {', '.join(step.done)} done"]
+        case Share():
+            return ["add up the heads of both slices"]
         case Turn():
             return ["begin turn" if step.begin else "pass turn"]
         case Next():

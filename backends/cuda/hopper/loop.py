@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper import between
 from tilec.backends.cuda.hopper.analysis import Analysis, Root
 from tilec.backends.cuda.hopper.expression import (
     COLUMN,
     ELEMENT,
     POSITION,
     Expression,
+    bracket,
     cast,
     literal,
 )
 from tilec.backends.cuda.hopper.pairs import element
-from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log, same_quotient
+from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log
 from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
 from tilec.backends.cuda.hopper.words import Words
 from tilec.backends.cuda.hopper.writer import Lines
-from tilec.dataflow import names_in
+from tilec.dataflow import backward, names_in
 from tilec.ir import (
     Cast,
     Load,
@@ -39,6 +42,8 @@ COMBINE = {
     "maxnum": "fmaxf({0}, {1})",
 }
 IDENTITY = {"sum": "0.f", "max": "NEG_INF", "min": "POS_INF", "maxnum": "NEG_INF"}
+LONG = 8
+"""Ops of an element from which on code that hardly ever runs is a loop that is not unrolled."""
 QUAD = {"sum": "quad_sum", "max": "quad_max_nan", "min": "quad_min_nan", "maxnum": "quad_max"}
 
 
@@ -57,6 +62,8 @@ class FragmentLoop:
         self.shortcuts = Shortcuts(self)
         self.mark = 0, 0
         self.inside: tuple[int, int] | None = None
+        self.turned: dict[str, None] | None = None
+        """The arrays that turn as a loop goes on, if it is one: each block of 8 columns comes to the beginning in turn."""
 
     def write(self) -> None:
         """The loop and what follows it: the ends of its reductions."""
@@ -69,7 +76,8 @@ class FragmentLoop:
             if r.what == "pack"
         }
         self.mark = len(out.lines), out.depth
-        out.add("#pragma unroll")
+        self.turned = {} if self.block.rare and not packed and self.is_long() else None
+        out.add("#pragma unroll" if self.turned is None else "#pragma unroll 1")
         with out.block(f"for (int c = 0; c < {s.columns // 8}; c++)"):
             if self.block.heavy and not self.block.rough:
                 out.add("IN_ORDER;")
@@ -85,14 +93,29 @@ class FragmentLoop:
                     bare = (
                         e.product[0] if value in self.block.factors and e.product else e.real().text
                     )
-                    out.add(f"{array}[{width} * c + x] = {bare};")
+                    out.add(f"{self.place_in(array)} = {bare};")
             for root in self.roots:
                 if root.what == "pack":
                     self.pack(root, packed[root.value])
+            for array in self.turned or ():
+                out.add(f"turn_by<{width}>({array});")
         for r in self.roots:
             if r.op is not None:
                 self.combine(r)
         self.block.arrays.update(self.stored)
+
+    def is_long(self) -> bool:
+        """Whether an element takes many instructions, and none of a register that its block of columns decides on."""
+        there = self.block.arrays.keys() - self.stored.keys()
+        roots = [r.value for r in self.roots if r.value not in there]
+        found = backward(roots, self.block.defs, there) - there
+        own = [x for x in found if self.block.structure.stream in self.scope.axes(x)]
+        return len(own) >= LONG and self.block.fetched.keys().isdisjoint(own)
+
+    def test(self, x: str) -> None:
+        """The words of a mask, without a loop that needs them."""
+        self.mark = len(self.out.lines), self.out.depth
+        self.words.tested(x)
 
     def begin(self) -> None:
         """The parts of reductions and the arrays that the loop fills."""
@@ -222,11 +245,18 @@ class FragmentLoop:
             return Expression("row_i[r]", "int", POSITION)
         array = self.block.arrays.get(x)
         if array is not None and x not in self.stored:
-            return self.scaled(x, f"{array}[{2 * self.held} * c + x]")
+            return self.scaled(x, self.place_in(array))
         axes = self.scope.axes(x)
         if s.stream not in axes:
             return self.scope.operand(x)
         return self.computed(x)
+
+    def place_in(self, array: str) -> str:
+        """Where an element is in an array."""
+        if self.turned is None:
+            return f"{array}[{2 * self.held} * c + x]"
+        self.turned[array] = None
+        return f"{array}[x]"
 
     def computed(self, x: str) -> Expression:
         """The element of a value of columns, or of rows and columns, as a local constant."""
@@ -265,14 +295,16 @@ class FragmentLoop:
                 bit = Expression(self.words.test(self.block.given[x] + "[r]"), "bool")
                 args = [bit, self.value(self.bare(x, y)), self.value(z)]
                 return pointwise("select", args, op.result.type.dtype)
-            case Map(fn="eq") if (quotient := self.block.quotient(op)) is not None:
-                return same_quotient(*map(self.value, quotient))
+            case Map() if (test := self.block.comparisons.between(op)) is not None:
+                return between.tested(test, self.value, self.value(self.block.structure.stream))
             case Map(fn="log" | "log2", args=(y,)):
                 return quick_log(op.fn, self.value(self.bare(x, y)))
             case Map():
                 args = [self.value(self.bare(x, y)) for y in op.args]
                 if op.fn == "select":
                     return self.selected(x, op, args)
+                if op.fn in ("and", "or"):
+                    args = self.spanned(op, args)
                 return pointwise(op.fn, args, op.result.type.dtype)
             case Cast():
                 return cast(self.value(op.x), op.to)
@@ -280,9 +312,19 @@ class FragmentLoop:
                 return element(self.block.fetched[x], op)
             case Load():
                 index = [self.value(y) for y in op.index]
-                return self.scope.load(op, index, self.place(op, index))
+                return self.scope.load(op, index, self.place(op, index), self.inside_by_bit)
             case _:
                 raise Refused(f"{x} is no pointwise value")
+
+    def spanned(self, op: Map, args: list[Expression]) -> list[Expression]:
+        """Conditions of a stretch and of what is the same along a row: that is a stretch, too."""
+        if not any(a.span for a in args):
+            return args
+        steady = [isinstance(y, str) and self.block.is_fixed(y) for y in op.args]
+        return [
+            replace(a, span=Span(high=(f"({a.text} ? BEYOND : -BEYOND)",))) if s else a
+            for a, s in zip(args, steady, strict=True)
+        ]
 
     def selected(self, x: str, op: Map, args: list[Expression]) -> Expression:
         """A selection; where its condition is a stretch of columns and others, of one value by each: the compiler then
@@ -310,6 +352,14 @@ class FragmentLoop:
             return [condition]
         return [Expression(text, "bool") for text in (self.words.bit(span), *span.others)]
 
+    def inside_by_bit(self, e: Expression, bound: Expression) -> str | None:
+        """The test that an index is in range, by a bit for each column."""
+        if e.step != 1 or max(e.bits, bound.bits) > 31 or not self.words.whole:
+            return None
+        base = bracket(e.text)
+        span = Span((f"-{base}",), (f"{bound.text} - 1 - {base}",))
+        return self.words.bit(span) if self.words.hoists(span) else None
+
     def place(self, op: Load, index: list[Expression]) -> str | None:
         """An element by a pointer that is computed before the loop; None where its index is computed in it."""
         inside = {w for e in self.locals.values() for w in re.findall(r"[A-Za-z_]\w*", e.text)}
@@ -320,8 +370,9 @@ class FragmentLoop:
         name = self.names.of(op.tensor)
         pointer = self.names.fresh(f"{name}_at")
         rows = any("r" in w for w in words)
-        base = " + ".join(f"(i64)({e.text}) * {name}_stride{k}" for k, e in enumerate(index))
-        steps = [f"{e.step} * {name}_stride{k}" for k, e in enumerate(index) if e.step]
+        strides = [self.scope.stride(op.tensor, k) for k in range(len(index))]
+        base = " + ".join(f"(i64)({e.text}) * {n}" for n, e in zip(strides, index, strict=True))
+        steps = [f"{e.step} * {n}" for n, e in zip(strides, index, strict=True) if e.step]
         element = ELEMENT[self.scope.dtype(op.tensor)]
         if rows:
             self.before(

@@ -11,7 +11,7 @@ from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import pairs
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
-from tilec.backends.cuda.hopper.slices import Slice
+from tilec.backends.cuda.hopper.slices import SLAB, Slice
 from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
 from tilec.backends.cuda.hopper.steps import Step, program
 from tilec.backends.cuda.hopper.structure import Structure
@@ -90,6 +90,11 @@ def fragment_registers(s: Structure, slices: int = 1) -> int:
     return scores + weights + sums + pairs.registers(s)
 
 
+def sharing(s: Structure) -> bool:
+    """Whether each of two groups can compute a half of each product of rows."""
+    return not s.precise and all(h.key.width % SLAB == 0 for h in s.blocks[0].heads)
+
+
 def make(s: Structure, schedule: Schedule) -> Plan:
     """The plan of a grid under a schedule. Raises Refused where it does not fit."""
     schedule.check()
@@ -104,6 +109,8 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(f"{widest} columns of values are more than a product has; there are {WIDEST}")
     if schedule.slices > 1 and schedule.store == "tma":
         raise Refused("slices of the columns leave straight from registers")
+    if schedule.share and not sharing(s):
+        raise Refused("its scores cannot be shared: its rows are in parts, or no whole slabs")
     need, have = fragment_registers(s, schedule.slices), schedule.registers[1]
     if need + RESERVE > have:
         raise Refused(
@@ -178,6 +185,8 @@ def _memory(
         room(t.name, t.bytes, schedule.stages)
     if schedule.store == "tma":
         room("out", max((-(-x.width // 64) * ROWS * 128 for x in s.slots), default=0), groups)
+    if schedule.share:
+        room("scores", THREADS * schedule.columns * 2, groups)
     if window and depth:
         room(STAGED, window, depth)
     barriers: dict[str, tuple[int, int, int]] = {}

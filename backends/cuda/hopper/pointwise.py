@@ -30,7 +30,8 @@ def pointwise(
         text = f"({args[0].text} {'&&' if fn == 'and' else '||'} {args[1].text})"
         return Expression(text, "bool", span=_joined(fn, *args))
     if fn == "not":
-        return Expression(f"!{args[0].text}", "bool")
+        span = args[0].span and args[0].span.complement()
+        return Expression(f"!{args[0].text}", "bool", span=span)
     if fn == "select":
         return _select(args, result)
     if fn == "uniform":
@@ -117,15 +118,6 @@ def _span(fn: str, rest: str) -> Span | None:
             return Span((rest,), (rest,))
         case _:
             return None
-
-
-def same_quotient(x: Expression, y: Expression, n: Expression) -> Expression:
-    """x == y // n, where neither x nor n changes along a row: y is between two numbers."""
-    quotient, number = (z.text if z.bits <= 31 else f"narrow({z.text})" for z in (x, n))
-    low, high = (f"quotient_{side}({quotient}, {number})" for side in ("low", "high"))
-    text = f"({x.text} == {_divided('floordiv', y.whole(), n).text})"
-    base = bracket(y.text)
-    return Expression(text, "bool", span=Span((f"{low} - {base}",), (f"{high} - {base}",)))
 
 
 # ---- floats
@@ -271,7 +263,7 @@ def _divided(fn: str, x: Expression, n: Expression) -> Expression:
             return Expression(f"position_mod({x.text}, {n.text})", "int", n.bits)
         # a position over what is beyond all of them does not depend on how far
         return Expression(f"floor_div<int>({x.text}, narrow({n.text}))", "int", x.bits)
-    power = _power_of_two(n.text)
+    power = power_of_two(n.text)
     if power is not None and quotient:
         return Expression(f"({x.text} >> {power})", "int", x.bits)
     if power is not None:
@@ -293,7 +285,8 @@ def _shifted(fn: str, x: Expression, n: Expression) -> Expression:
     return Expression(f"shift_left({x.text}, {n.text})", "int")
 
 
-def _power_of_two(text: str) -> int | None:
+def power_of_two(text: str) -> int | None:
+    """The power of 2 that a literal is."""
     if not text.isdigit():
         return None
     n = int(text)

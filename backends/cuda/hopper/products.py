@@ -50,18 +50,30 @@ class Products(Loading):
             array = next(free)
             for n, x in enumerate(chain):
                 count = steps(x.key.width)
-                long = "long_" if count > UNROLLED and not self.s.precise else ""
+                how, part = "long_" if count > UNROLLED and not self.s.precise else "", ""
+                if self.schedule.share:
+                    how, part, count = "half_", ", slice", count // 2
                 more = str(n > 0).lower()
                 if self.s.precise:
                     q, k = x.query, x.key
                     more = f"{q.parts}, {q.slabs * ROWS * 128}, {k.parts}, {k.part_bytes}"
                 rows = f"{x.query.name}_rows{self.row_buffer(x.query)}"
                 out.add(
-                    f"{long}rows_by_rows_{x.key.dtype}<{count}, {ROWS * 128}, {x.key.rows * 128}, {more}>"
-                    f"({array}, {rows}, {x.key.name}_rows + {self.stage(x.key, 'ahead')});"
+                    f"{how}rows_by_rows_{x.key.dtype}<{count}, {ROWS * 128}, {x.key.rows * 128}, {more}>"
+                    f"({array}, {rows}, {x.key.name}_rows + {self.stage(x.key, 'ahead')}{part});"
                     f"   // {x.name} = contract({x.query.name}, {x.key.name}, over={x.key.feature})"
                 )
         out.add("group_commit();")
+
+    def share(self) -> None:
+        """Adds what the other slice's group has of each head."""
+        room, team = self.plan.rooms["scores"], self.schedule.slices
+        for name in self.registers.heads:
+            places = (
+                f"shared + {room.offset} + (team * {team} + {n}) * {room.bytes}"
+                for n in ("slice", "1 - slice")
+            )
+            self.out.add(f"add_other({name}, {', '.join(places)}, 1 + team);")
 
     def row_buffer(self, t: Tile) -> str:
         """From a descriptor of rows to that of this turn."""

@@ -10,6 +10,7 @@ from tilec.backends.cuda.hopper.expression import ELEMENT, POSITION, Expression
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.scope import Scope
+from tilec.backends.cuda.hopper.sections import shared_along
 from tilec.backends.cuda.hopper.source import Parameter
 from tilec.backends.cuda.hopper.structure import Block, Structure
 from tilec.backends.cuda.hopper.writer import Lines, Names
@@ -53,7 +54,9 @@ class Places:
             tuple(self.names.of(x.name) for x in self.s.slots),
             partial_slots(self.s),
         )
-        self.others = [(a, n) for a, n in self.s.grid.axes if a != self.s.row]
+        shared = shared_along(self.s)
+        others = [(a, n) for a, n in self.s.grid.axes if a != self.s.row]
+        self.others = sorted(others, key=lambda x: x[0] in shared)  # the last one changes first
 
     @property
     def places(self) -> list[str]:

@@ -26,8 +26,9 @@ class Schedule:
     """The schedule of one kernel.
 
     `warpgroups` compute, with 64 rows each; one more loads. `slices` of them have the same rows, and each a slice of the
-    columns of the values. `blocks` of these share a multiprocessor. `columns`: the window
-    of the streamed axis. `stages`: buffers per streamed tensor. `pingpong`: warpgroups take turns at the tensor unit.
+    columns of the values; with `share` each of two computes a half of the products that scores are sums of. `blocks` of
+    these share a multiprocessor. `columns`: the window of the streamed axis. `stages`: buffers per streamed tensor.
+    `pingpong`: warpgroups take turns at the tensor unit.
     `order`: tiles are dealt out `static`, or one by one from a counter, those with the most blocks first (`longest`), in
     sections of heads that share the L2 cache, at most `section` of them, fewer where they are long; the first rows of all
     heads, at most `late` tiles, come after the last section. `store`: outputs leave through shared memory (`tma`) or
@@ -43,6 +44,7 @@ class Schedule:
     columns: int = 128
     stages: int = 2
     slices: int = 1
+    share: bool = False
     pingpong: bool = True
     order: Literal["static", "longest"] = "static"
     section: int = 8
@@ -94,7 +96,7 @@ class Schedule:
     @property
     def turns(self) -> bool:
         """Whether there are warpgroups that take turns."""
-        return self.pingpong and self.warpgroups > 1
+        return self.pingpong and self.warpgroups > 1 and not self.share
 
     @property
     def traded(self) -> bool:
@@ -117,6 +119,8 @@ class Schedule:
             raise ArgumentError(
                 f"schedule: slices is {self.slices}, expected a divisor of the {self.warpgroups} warpgroups"
             )
+        if self.share and self.slices != 2:
+            raise ArgumentError(f"schedule: share is true with {self.slices} slices, expected 2")
         if not 1 <= self.blocks <= 8 // (self.warpgroups + 1):
             raise ArgumentError(
                 f"schedule: blocks is {self.blocks}, expected 1 to {8 // (self.warpgroups + 1)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.expression import (
@@ -210,20 +210,32 @@ class Scope:
             f"least<int>({origin} + {size}, {self.extent(op.axis).text}) - 1", "int", POSITION
         )
 
-    def load(self, op: Load, index: list[Expression], place: str | None = None) -> Expression:
-        """An element of a tensor; 0 out of range. `place`: the element where that is written down already."""
+    def load(
+        self,
+        op: Load,
+        index: list[Expression],
+        place: str | None = None,
+        inside: Callable[[Expression, Expression], str | None] = lambda e, bound: None,
+    ) -> Expression:
+        """An element of a tensor; 0 out of range. `place`: the element where that is written down already. `inside`: a short
+        test that an index is in range, where there is one."""
         dims = self.dims(op.tensor)
         name = self.names.of(op.tensor)
         self.used_pointers[op.tensor] = None
         checks: list[str] = []
         terms: list[str] = []
         for k, (x, e, dim) in enumerate(zip(op.index, index, dims, strict=True)):
+            bound = self.scalar_expression(dim)
+            axis = isinstance(x, str) and x in self.kernel.extents
+            short = None if axis else inside(e, bound)
             e = e.whole()
-            if not self.in_range(x, dim):
-                bound = self.scalar_expression(dim).text
-                axis = isinstance(x, str) and x in self.kernel.extents
+            if short is not None:
+                checks.append(short)
+            elif not self.in_range(x, dim):
                 checks.append(
-                    f"{e.text} < {bound}" if axis else f"(u64)(i64)({e.text}) < (u64){bound}"
+                    f"{e.text} < {bound.text}"
+                    if axis
+                    else f"(u64)(i64)({e.text}) < (u64){bound.text}"
                 )
             terms.append(f"(i64){e.text} * {name}_stride{k}")
         place = place or f"{name}[{' + '.join(terms) or '0'}]"
@@ -247,6 +259,12 @@ class Scope:
         if x == s.stream and not self.whole:
             return False
         return self.kernel.extents[x] == dim
+
+    def stride(self, tensor: str, k: int) -> str:
+        """The stride of a dimension. Buffers lie in memory without gaps."""
+        made = tensor not in self.kernel.tensors and tensor in self.types
+        last = made and k == len(self.types[tensor].axes) - 1
+        return "1" if last else f"{self.names.of(tensor)}_stride{k}"
 
     def dims(self, tensor: str) -> tuple[Scalar, ...]:
         """The dimensions of a parameter, output or buffer."""

@@ -1,5 +1,7 @@
 """Sections: heads whose tiles are dealt out together, so that their keys stay in the L2 cache meanwhile.
 
+Of the heads of a section those come first that share what they read for each row and position.
+
 Those of the last section would end a launch alone, by a few long tiles. So the first rows of all heads, which are short
 under a causal mask, are kept for the end.
 """
@@ -12,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tilec.dataflow import definitions
+from tilec.dataflow import backward, definitions, names_in
 from tilec.dtypes import SIZES
-from tilec.ir import Absent, Edge, Map, Op, Operand, Tensor
+from tilec.ir import Absent, Edge, Load, Map, Op, Operand, Tensor, operands, walk
 from tilec.scalar import Compiled, Number, Scalar, compiled, evaluate
 
 if TYPE_CHECKING:
@@ -64,6 +66,26 @@ def sections(s: Structure, most: int) -> Sections:
         tuple(x for x in starts if x is not None) if known else (),
         tuple(x for x in stops if x is not None) if known else (),
     )
+
+
+def shared_along(s: Structure) -> tuple[str, ...]:
+    """The axes of the grid along which tiles read the same elements for their rows and positions, such as a bias that all
+    batches have. Tiles that differ in them alone are dealt out one after the other: memory is read for the first of them.
+    Tables that positions only lead to are small."""
+    defs = definitions([*s.top, *s.prologue, *(op for b in s.blocks for op in walk(b.loop.body))])
+
+    def names(op: Load) -> set[str]:
+        below = backward(set(names_in(op.index)), defs)
+        return {*names_in(op.index), *(x for y in below for x in names_in(operands(defs[y])))}
+
+    read = [
+        names(op)
+        for b in s.blocks
+        for op in walk(b.middle)
+        if isinstance(op, Load) and s.stream in op.index and s.row in op.result.type.axes
+    ]
+    others = (a for a, _ in s.grid.axes if a != s.row)
+    return tuple(a for a in others if any(a not in names for names in read))
 
 
 def late(s: Structure, sizes: Mapping[str, Number], most: int) -> int:

@@ -8,16 +8,28 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Period:
+    """The positions whose remainder by `n` is from `low` up to `high`. `base`: the position of a thread's first column."""
+
+    base: str
+    low: str
+    high: str
+    n: str
+
+
+@dataclass(frozen=True)
 class Span:
-    """A condition as the columns from each of `low` up to each of `high` that are in one of each of `unions`, and in all
-    `words` of bits; where `others` hold, too. Only `others` change along a row. A word that differs from row to row is
-    called `name[r]`."""
+    """A condition as the columns from each of `low` up to each of `high` that are in one of each of `unions`, in all
+    `periods` and `words` of bits, and in none of `gaps`; where `others` hold, too. Only `others` change along a row. A word
+    that differs from row to row is called `name[r]`."""
 
     low: tuple[str, ...] = ()
     high: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     unions: tuple[tuple[Span, ...], ...] = ()
     words: tuple[str, ...] = ()
+    periods: tuple[Period, ...] = ()
+    gaps: tuple[Span, ...] = ()
 
     def both(self, other: Span) -> Span:
         """Where both conditions hold."""
@@ -28,22 +40,33 @@ class Span:
         """Where one of two conditions holds; None where an element decides about one of them."""
         if self.others or other.others:
             return None
-        plain = not (self.unions or other.unions or self.words or other.words)
+        plain = self.is_plain and other.is_plain
         if plain and not self.low and not other.low:
             return Span(high=(f"greatest<int>({least(self.high)}, {least(other.high)})",))
         if plain and not self.high and not other.high:
             return Span(low=(f"least<int>({greatest(self.low)}, {greatest(other.low)})",))
         return Span(unions=((self, other),))
 
+    def complement(self) -> Span | None:
+        """Where a condition does not hold; None where an element decides about that."""
+        return None if self.others else Span(gaps=(self,))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one stretch."""
+        return not (self.unions or self.words or self.periods or self.gaps)
+
     @property
     def some(self) -> bool:
         """Whether anything is known before an element is looked at."""
-        return bool(self.low or self.high or self.unions or self.words)
+        return bool(self.low or self.high) or not self.is_plain
 
     def texts(self) -> Iterator[str]:
         """What its words are computed from."""
         yield from (*self.low, *self.high, *self.words)
-        for union in self.unions:
+        for p in self.periods:
+            yield from (p.base, p.low, p.high, p.n)
+        for union in (*self.unions, self.gaps):
             for span in union:
                 yield from span.texts()
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
+from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.schedule import Schedule
@@ -63,6 +64,11 @@ class Advance:
 
 
 @dataclass(frozen=True)
+class Share:
+    """Adds up the heads of which the slices' groups have computed a part each."""
+
+
+@dataclass(frozen=True)
 class Turn:
     """Waits for this warpgroup's turn at the tensor unit (`begin`), or passes it on."""
 
@@ -72,6 +78,13 @@ class Turn:
 @dataclass(frozen=True)
 class Fetch:
     """Asks for the elements of tensors that a block's window needs, by row and position."""
+
+    block: int
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Makes the masks of a block's window that no product decides about."""
 
     block: int
 
@@ -151,8 +164,10 @@ Step: TypeAlias = Union[
     Settle,
     Release,
     Advance,
+    Share,
     Turn,
     Fetch,
+    Mask,
     Compute,
     First,
     Hear,
@@ -179,14 +194,17 @@ def program(
     values: list[Step] = [Acquire(r, late=True) for r in behind if r not in both]
     turn: list[Step] = [Turn(True)] if schedule.turns else []
     pass_on: list[Step] = [Turn(False)] if schedule.turns else []
+    share: list[Step] = [Share()] if schedule.share else []
     if s.chosen:
         heads = heads[1:]  # the one that is heard of
     acquire, release = (Acquire(RING),), (Release(RING),)
     issued = (*heads, *turn, Issue("heads"), *values, Issue("tails"), *pass_on)
     windows = tuple(
         (
+            *((Mask(k),) if early(s, b) else ()),
             Settle(1, ("heads",)),
             *free_heads,
+            *share,
             *(acquire if k in with_labels else ()),
             Compute(k, "before"),
             Settle(0, ("tails",)),
@@ -194,7 +212,7 @@ def program(
             Compute(k, "after"),
             *(release if k in with_labels else ()),
         )
-        for k in range(len(s.blocks))
+        for k, b in enumerate(s.blocks)
     )
     if s.chosen:
         hear = Hear(ahead[0])
@@ -204,7 +222,7 @@ def program(
         fetch = [(Fetch(k),) if pairs(s, b) else () for k, b in enumerate(s.blocks)]
         rest = tuple(Loop(k, (*fetch[k], *issued, *windows[k])) for k in s.order)
     began = (Query(True), *heads, Issue("heads"))
-    settled = (Settle(0, ("heads",)), *free_heads)
+    settled = (Settle(0, ("heads",)), *free_heads, *share)
     first = tuple(
         (*acquire, compute, *release) if k in with_labels else (compute,)
         for k, compute in enumerate(Compute(k, "all", True) for k in range(len(s.blocks)))

@@ -15,7 +15,7 @@ def steps(width: int) -> int:
     return -(-width // 16)
 
 
-def instructions(s: Structure, slices: int) -> str:
+def instructions(s: Structure, slices: int, share: bool = False) -> str:
     """The wgmma instructions and the loops over the contracted axis that the kernel needs."""
     out: list[str] = []
     types = {h.key.dtype for h in s.blocks[0].heads}
@@ -29,9 +29,8 @@ def instructions(s: Structure, slices: int) -> str:
     for t in sorted(types | {t for _, t in widths}):
         rows, columns = t in types, t in {x for _, x in widths}
         long = any(steps(h.key.width) > UNROLLED for h in s.blocks[0].heads)
-        loops = (
-            [_LOOP_ROWS] * rows + [_LOOP_LONG_ROWS] * (rows and long) + [_LOOP_COLUMNS] * columns
-        )
+        loops = [_LOOP_ROWS] * rows + [_LOOP_LONG_ROWS] * (rows and (long or share))
+        loops += [_LOOP_HALF_ROWS] * (rows and share) + [_LOOP_COLUMNS] * columns
         if s.precise:
             loops += [_PARTS_ROWS.replace("PARTS", str(PARTS))] * rows + [_PARTS_COLUMNS] * columns
         out.append("".join(loops).replace("TYPE", t))
@@ -82,6 +81,24 @@ DEVICE void long_rows_by_rows_TYPE(float (&d)[N], u64 a, u64 b) {
 #pragma unroll 1
   for (int k = 1; k < STEPS / 4; k++) rows_by_rows_TYPE<4, SLAB_A, SLAB_B, true>(d, a += SLAB_A >> 4, b += SLAB_B >> 4);
   rows_by_rows_TYPE<STEPS % 4, SLAB_A, SLAB_B, true>(d, a + (SLAB_A >> 4), b + (SLAB_B >> 4));
+}
+"""
+_LOOP_HALF_ROWS = """// one half of the steps, an even number; they may begin in the middle of a slab
+template<int STEPS, int SLAB_A, int SLAB_B, bool ADD, int N>
+DEVICE void half_rows_by_rows_TYPE(float (&d)[N], u64 a, u64 b, int half) {
+  if constexpr (STEPS % 4 == 0) {
+    const u64 slab = half * (STEPS / 4);
+    long_rows_by_rows_TYPE<STEPS, SLAB_A, SLAB_B, ADD>(d, a + slab * (SLAB_A >> 4), b + slab * (SLAB_B >> 4));
+  } else {
+    const int first = half * STEPS;
+    const u64 x = first / 4 * (SLAB_A >> 4) + first % 4 * 2, y = first / 4 * (SLAB_B >> 4) + first % 4 * 2;
+    rows_by_rows_TYPE<2, SLAB_A, SLAB_B, ADD>(d, a + x, b + y);
+#pragma unroll 1
+    for (int k = first + 2; k < first + STEPS; k += 2) {
+      const u64 x = k / 4 * (SLAB_A >> 4) + k % 4 * 2, y = k / 4 * (SLAB_B >> 4) + k % 4 * 2;
+      rows_by_rows_TYPE<2, SLAB_A, SLAB_B, true>(d, a + x, b + y);
+    }
+  }
 }
 """
 _LOOP_COLUMNS = """// d += p · v over STEPS times 16 rows of v; d = p · v if not `add`

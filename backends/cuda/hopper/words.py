@@ -81,7 +81,7 @@ class Words:
     def word(self, span: Span) -> str:
         """The word with the bits of an element's row and column, which is made before the loop."""
         span = replace(span, others=())
-        if not (span.low or span.high or span.unions) and len(span.words) == 1:
+        if span == Span(words=span.words[:1]):
             return self.place(span.words[0])
         made = self.block.words
         if span not in made:
@@ -112,7 +112,12 @@ class Words:
             whole, rows = name.removesuffix("[r]"), name.endswith("[r]")
             at = f"[{k * self.loop.held} + r]" if rows else f"[{k}]"
             parts.append(name if self.count == 1 else f"{whole}{at}")
+        for p in span.periods:
+            columns = min(self.block.structure.columns - BITS * k, BITS)
+            base = f"{p.base} + {BITS * k}" if k else p.base
+            parts.append(f"columns_of_period<{columns}>({base}, {p.low}, {p.high}, {p.n})")
         parts += [f"({' | '.join(self.bits(x, k) for x in union)})" for union in span.unions]
+        parts += [f"~({self.bits(x, k)})" for x in span.gaps]
         return " & ".join(parts)
 
     # ---- tests that are bits of their own

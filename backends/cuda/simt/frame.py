@@ -13,9 +13,9 @@ from tilec.backends.cuda.simt.memory import tile as new_tile
 from tilec.backends.cuda.simt.stages import Stages
 from tilec.backends.cuda.simt.values import Evaluator, Point, Window
 from tilec.backends.cuda.simt.writer import Names, Writer
+from tilec.backends.windows import extent_in
 from tilec.dataflow import needed, uses
 from tilec.dtypes import DType
-from tilec.errors import UnsupportedError
 from tilec.ieee import Facts
 from tilec.ir import (
     Buffer,
@@ -27,7 +27,6 @@ from tilec.ir import (
     Op,
     Operand,
     Reduce,
-    Type,
     operands,
     regions,
     walk,
@@ -123,7 +122,7 @@ class Frame:
     def tile(self, name: str, narrow: DType | None = None) -> Tile:
         """The tile of a value; what is loaded keeps its storage type, what tensor cores alone read gets theirs."""
         type = self.kernel.values[name].type
-        extents = {a: self.extent(a, type) for a in type.axes}
+        extents = {a: extent_in(self.kernel, type, a, "cuda") for a in type.axes}
         op = self.ev.defs[name]
         dtype = type.dtype if isinstance(op, Load) else narrow
         shapes = self.matrices.reading(name) if dtype else []
@@ -138,16 +137,6 @@ class Frame:
         )
         made.summed = frozenset(s.depth for s in shapes)
         return made
-
-    def extent(self, axis: str, type: Type) -> int:
-        known = type.tile[type.axes.index(axis)]
-        whole = self.kernel.extents[axis]
-        if known is None and not isinstance(whole, int):
-            raise UnsupportedError(
-                f"target cuda: axis {axis} of {self.kernel.name} is held whole in a tile, so its extent must be known "
-                f"when the kernel is compiled; give a size of {whole}, or tile it"
-            )
-        return whole if known is None and isinstance(whole, int) else known or 0
 
     def place(self, name: str) -> Place:
         """Where a carried value lies."""

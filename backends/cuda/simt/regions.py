@@ -190,7 +190,7 @@ class Regions(Frame):
         tile = self.scratch(self.names.fresh("aside"), kind, like.extents, like.marked)
         self.stages.fill(tile, x)
         self.ev.held[name] = tile
-        self.ev.other[name] = like.axes
+        self.ev.aside[name] = like.axes
         return name
 
     # ---- control flow

@@ -14,6 +14,7 @@ from tilec.backends.cuda.simt.arguments import Arguments, storage, tensors
 from tilec.backends.cuda.simt.functions import Val, apply, cast, convert, decayed, kind_for, literal
 from tilec.backends.cuda.simt.memory import SIZES, Tile
 from tilec.backends.cuda.simt.writer import Names, Writer
+from tilec.backends.windows import Windows
 from tilec.functions import DECAYING
 from tilec.ieee import Facts
 from tilec.ir import Cast, Edge, Kernel, Load, Map, Operand, Store
@@ -48,47 +49,26 @@ class Point:
         return Point({**self.at, axis: position})
 
 
-class Evaluator:
+class Evaluator(Windows[Window]):
     """Writes what operands need. `held` are values that exist already: tiles, and scalars as C expressions."""
 
     def __init__(
         self, kernel: Kernel, facts: Facts, arguments: Arguments, w: Writer, names: Names
     ) -> None:
-        self.kernel, self.facts, self.arguments, self.w, self.names = (
-            kernel,
-            facts,
-            arguments,
-            w,
-            names,
-        )
+        super().__init__(kernel)
+        self.facts, self.arguments, self.w, self.names = facts, arguments, w, names
         self.defs = facts.defs
         self.real = "double" if kernel.compute == "f64" else "float"
-        self.windows: dict[str, Window] = {}
         self.held: dict[str, Tile | Val] = {}
         self.computing: frozenset[str] = frozenset()
         self.memo: list[dict[object, Val]] = [{}]
         self.memory = tensors(kernel)
         self.clock = 0
-        self.other: dict[str, tuple[str, ...]] = {}
 
     # ---- what a name is
 
-    def axes(self, x: Operand) -> tuple[str, ...]:
-        """The axes along which an operand varies within the present tile."""
-        if not isinstance(x, str):
-            return ()
-        if x in self.other:
-            return self.other[x]
-        if x in self.kernel.values:
-            return self.kernel.values[x].type.axes
-        if x in self.kernel.extents:
-            return () if self.window(x).scalar else (x,)
-        return ()
-
-    def window(self, axis: str) -> Window:
-        """The window of an axis; all of it where no loop moves one."""
-        if axis in self.windows:
-            return self.windows[axis]
+    def whole(self, axis: str) -> Window:
+        """An axis that no loop moves a window of."""
         extent = self.kernel.extents[axis]
         if isinstance(extent, int):
             return Window("0", str(extent), extent)

@@ -10,6 +10,7 @@ import pytest
 
 import tilec
 from tests.backends.cuda import host
+from tests.backends.cuda.hopper import running
 from tests.programs import CAUSAL, GROUPED, TABLE
 from tilec import pipeline
 from tilec.backends.cuda import arch, nvrtc
@@ -286,6 +287,18 @@ def test_a_factor_that_meets_one_other_is_read_where_it_lies(sizes, dtype):
     apart = np.zeros((*arrays["P"].shape[:-1], 2 * arrays["P"].shape[-1]), arrays["P"].dtype)
     apart[..., ::2] = arrays["P"]
     check(kernel, arrays | {"P": apart[..., ::2]}, {}, dtype, sizes, tolerance=tolerance)
+
+
+@needs_compiler
+@pytest.mark.parametrize("sizes", [{"M": 3, "N": 700}, {"M": 70, "N": 90}])
+def test_pieces_of_wide_values_are_read_where_they_lie(sizes):
+    kernel = tilec.load(EXAMPLES[0].parent / "causal.tile")
+    sizes = {"B": 1, "H": 1, "D": 16, "E": 320, **sizes}
+    arrays = kernel.sample(1, dtype="f16", **sizes)
+    placed, _ = running.tiles(kernel, "f16", sizes, workers=40)
+    assert "tl::Row<float, 8>" in lower(placed, 96 << 10).text
+    got = host.run(placed, arrays, {})
+    np.testing.assert_allclose(got["O"], kernel.reference(*arrays.values()), 2e-3, 2e-3)
 
 
 @needs_compiler

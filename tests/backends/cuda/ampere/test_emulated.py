@@ -187,6 +187,19 @@ def test_growing_maxima_take_the_exact_program(query: str, d: int) -> None:
     assert error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
 
 
+def test_long_elements_of_the_exact_program_are_a_loop() -> None:
+    """A bias by buckets: blocks of columns come to the beginning of the scores one after another."""
+    sizes = {"B": 1, "H": 1, "M": 40, "N": 150, "D": 16, "E": 32}
+    kernel, arrays = prepared("t5", "bf16", sizes)
+    arrays["K"] = (arrays["K"].astype(float) * np.linspace(1, 60, 150)[:, None]).astype(
+        arrays["K"].dtype
+    )
+    made = tilec.load(EXAMPLES / "t5.tile", target="cuda:sm_80")
+    assert "turn_by<" in made.source("cuda", dtype="bf16", **sizes)
+    got, _ = running.run(kernel, arrays, "bf16", sizes, **running.SMALL)
+    assert error(got["O"], expected(kernel, arrays)[0]) < LIMIT["bf16"]
+
+
 def test_guesses_know_where_the_axis_ends() -> None:
     """Scores far below 0, and fewer keys than a window has columns: zeros beyond the end are no maxima."""
     sizes = {"B": 1, "H": 1, "M": 20, "N": 5, "D": 16, "E": 16}

@@ -14,6 +14,7 @@ typedef unsigned short u16;
 #define FULL 0xffffffffu
 #define MOST 0x7fffffff
 #define MOST_WIDE 0x7fffffffffffffffLL
+#define BEYOND (1 << 30)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif

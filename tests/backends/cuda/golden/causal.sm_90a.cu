@@ -1,5 +1,5 @@
-// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,slices=1,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// causal: schedule warpgroups=2,columns=128,stages=2,slices=1,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// causal for sm_90a, made by tilec, emitter hopper; schedule warpgroups=2,columns=128,stages=2,slices=1,share=false,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// causal: schedule warpgroups=2,columns=128,stages=2,slices=1,share=false,pingpong=true,order=longest,section=16,late=0,store=tma,loader=24,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {

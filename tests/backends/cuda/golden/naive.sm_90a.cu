@@ -1,5 +1,5 @@
-// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,slices=1,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// naive: schedule warpgroups=4,columns=64,stages=2,slices=1,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// naive for sm_90a, made by tilec, emitter hopper; schedule warpgroups=4,columns=64,stages=2,slices=1,share=false,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// naive: schedule warpgroups=4,columns=64,stages=2,slices=1,share=false,pingpong=true,order=static,section=16,late=0,store=tma,loader=32,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {

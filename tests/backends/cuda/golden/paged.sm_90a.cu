@@ -1,5 +1,5 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,slices=1,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// paged: schedule warpgroups=1,columns=128,stages=6,slices=1,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged: schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {

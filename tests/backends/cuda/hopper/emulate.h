@@ -34,6 +34,7 @@ typedef uint16_t u16;
 #define TANH_3 (-0.33185161f)
 #define TANH_5 0.11544492f
 #define MOST_WIDE 0x7fffffffffffffffLL
+#define BEYOND (1 << 30)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif
@@ -182,6 +183,15 @@ inline void named_sync(u32 id, u32 threads) {
   const u64 round = n.round;
   named_arrive(id, threads);
   until("named_sync", [&] { return n.round != round; });
+}
+template<int N> inline void add_other(float (&d)[N], u32 own, u32 other, u32 id) {
+  const u32 lane = threadIdx.x % 128 * sizeof d;
+  named_sync(id, 256);
+  memcpy(arena + own + lane, d, sizeof d);
+  named_sync(id, 256);
+  float x[N];
+  memcpy(x, arena + other + lane, sizeof x);
+  for (int k = 0; k < N; k++) d[k] += x[k];
 }
 template<int N> inline void fewer_registers() {}
 template<int N> inline void more_registers() {}
@@ -411,6 +421,14 @@ template<class T, int S, int N, int M> inline void weights_by_columns(float (&d)
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void long_rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
+template<class T, int S, int SA, int SB, bool ADD, int N> inline void half_rows_by_rows(float (&d)[N], u64 a, u64 b, int half) {
+  for (int k = half * S; k < (half + 1) * S; k += 2) {
+    const u64 x = a + k / 4 * SA + k % 4 * 32, y = b + k / 4 * SB + k % 4 * 32;
+    if (k == half * S && !ADD) rows_by_rows<T, 2, SA, SB, false>(d, x, y); else rows_by_rows<T, 2, SA, SB, true>(d, x, y);
+  }
+}
+template<int S, int A, int B, bool ADD, int N> inline void half_rows_by_rows_bf16(float (&d)[N], u64 a, u64 b, int half) { half_rows_by_rows<bf16, S, A, B, ADD>(d, a, b, half); }
+template<int S, int A, int B, bool ADD, int N> inline void half_rows_by_rows_f16(float (&d)[N], u64 a, u64 b, int half) { half_rows_by_rows<f16, S, A, B, ADD>(d, a, b, half); }
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void long_rows_by_rows_f16(float (&d)[N], u64 a, u64 b) { rows_by_rows<f16, S, A, B, ADD>(d, a, b); }

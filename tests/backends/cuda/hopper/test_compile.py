@@ -76,8 +76,8 @@ def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
 
 
 WIDER: list[tuple[str, dict[str, int], tuple[int, int, int]]] = [
-    ("mla", {"B": 2, "H": 128, "M": 1, "N": 8192, "C": 512, "R": 64}, (2, 2, 64)),
-    ("mla", {"H": 16, "M": 4096, "N": 4096, "C": 512, "R": 64}, (2, 2, 64)),
+    ("mla", {"B": 2, "H": 128, "M": 1, "N": 8192, "C": 512, "R": 64}, (2, 2, 32)),
+    ("mla", {"H": 16, "M": 4096, "N": 4096, "C": 512, "R": 64}, (2, 2, 32)),
     ("naive", {"H": 16, "M": 4096, "N": 4096, "D": 512, "E": 512}, (2, 2, 32)),
     ("causal", {"H": 16, "M": 4096, "N": 4096, "D": 320, "E": 320}, (2, 2, 64)),
     ("causal", {"H": 16, "M": 4096, "N": 4096, "D": 576, "E": 576}, (3, 3, 32)),
@@ -149,6 +149,7 @@ def test_schedules_are_checked() -> None:
         ("warpgroups", 5),
         ("stages", "x"),
         ("slices", 3),
+        ("share", True),
         ("relax", 2),
         ("loader", 20),
     ):

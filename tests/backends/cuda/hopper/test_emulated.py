@@ -23,6 +23,15 @@ pytestmark = pytest.mark.skipif(
 EXAMPLES = Path(__file__).parents[4] / "examples"
 LIMIT = {"bf16": 5e-3, "f16": 7e-4, "f32": 1e-6}
 
+SHARED: dict[str, object] = {
+    "warpgroups": 2,
+    "slices": 2,
+    "share": True,
+    "pingpong": False,
+    "store": "direct",
+    "columns": 32,
+}
+"""Two groups with the same rows, each of which computes a half of the scores' products."""
 CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("causal", "bf16", {"B": 1, "H": 3, "M": 150, "N": 190, "D": 48, "E": 80}, {"columns": 32}),
     ("causal", "f16", {"B": 2, "H": 1, "M": 70, "N": 40, "D": 32, "E": 32}, {"columns": 16}),
@@ -74,11 +83,19 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
         "mla_sparse",
         "bf16",
         {"B": 1, "H": 8, "M": 1, "N": 150, "C": 320, "R": 16, "T": 70},
-        {"columns": 64},
+        {"columns": 64, "stages": 2},
     ),
     ("mla", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "C": 300, "R": 32}, {"columns": 32}),
     ("causal", "bf16", {"B": 1, "H": 1, "M": 40, "N": 70, "D": 304, "E": 576}, {}),
     ("differential", "bf16", {"B": 1, "H": 2, "M": 40, "N": 70, "D": 32, "E": 192}, {}),
+    ("naive", "bf16", {"B": 1, "H": 1, "M": 70, "N": 70, "D": 192, "E": 128}, SHARED),
+    ("mla", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "C": 128, "R": 64}, SHARED),
+    (
+        "differential",
+        "bf16",
+        {"B": 1, "H": 2, "M": 100, "N": 100, "D": 64, "E": 96},
+        {**SHARED, "warpgroups": 4, "columns": 16},
+    ),
     ("mla_sparse", "f16", {"B": 1, "H": 4, "M": 4, "N": 200, "C": 64, "R": 16, "T": 24}, {}),
     (
         "mla_sparse",
@@ -93,8 +110,23 @@ CASES: list[tuple[str, str, dict[str, int], dict[str, object]]] = [
     ("causal", "f32", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 40, "E": 24}, {"columns": 32}),
     ("causal", "f32", {"B": 1, "H": 1, "M": 40, "N": 60, "D": 264, "E": 40}, {"columns": 16}),
     ("bigbird", "f16", {"B": 2, "H": 2, "N": 200, "NB": 13, "D": 32, "E": 32}, {"columns": 32}),
+    ("t5", "f16", {"B": 2, "H": 2, "M": 150, "N": 190, "D": 16, "E": 32}, {"columns": 32}),
+    ("swin", "bf16", {"W": 2, "H": 2, "D": 16, "E": 32}, {}),
+    ("natten2d", "bf16", {"B": 1, "H": 1, "N": 480, "D": 16, "E": 16}, {}),
     ("variance", "bf16", {"B": 1, "H": 2, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
     ("dropout", "f16", {"B": 1, "H": 1, "M": 70, "N": 100, "D": 32, "E": 32}, {"columns": 32}),
+    (
+        "differential",
+        "f16",
+        {"B": 1, "H": 1, "M": 70, "N": 150, "D": 16, "E": 32},
+        {"columns": 48, "warpgroups": 2},
+    ),
+    (
+        "pair_bias",
+        "f16",
+        {"B": 3, "H": 2, "N": 100, "D": 16, "E": 16},
+        {"columns": 48, "order": "longest", "section": 2},
+    ),
 ]
 
 
@@ -361,8 +393,21 @@ MASKS: dict[str, tuple[str, tuple[int, ...], int]] = {
     "no stretch": ("j % n == 0 and j <= i", (3, -3, 0, 1 << 40), 32),
     "a stretch or columns": ("j <= i and (i // n == j // n or j % n < 2)", (48, -7), 32),
     "columns of two words": ("i // 50 == j // 50 or j % n < 2", (48,), 144),
-    "places in lines": ("abs(i % n - j % n) <= 2 and abs(i // n - j // n) < 2", (16, -7, 0), 32),
-    "places in lines, two words": ("abs(i % n - j % n) <= 2 or not (j % n < 5)", (16,), 144),
+    "places in lines": (
+        "abs(i % n - j % n) <= 2 and abs(i // n - j // n) < 2",
+        (16, -7, 0, 1, 1 << 40, -(1 << 40)),
+        32,
+    ),
+    "places in lines, two words": ("abs(i % n - j % n) <= 2 or not (j % n < 5)", (16, -19), 144),
+    "lines before": ("j // n < i // n or j == i", (16, 1, -7, 0, 1 << 40, -(1 << 40)), 32),
+    "lines up to another": ("j // 48 - i // 9 <= n or i // 16 >= j // 16", (0, -(1 << 62)), 64),
+    "a remainder up to that of the row": (
+        "j % n <= i % n or j == 0",
+        (12, -(1 << 33), 1 << 29),
+        32,
+    ),
+    "as far as may be": ("abs(i - j) <= n and not (i - j // 3 < n - 99)", (9, (1 << 63) - 1), 32),
+    "not in a line": ("not (j // n == i // n) or j % n == i % n", (12, -12, 1), 144),
 }
 
 
@@ -378,6 +423,32 @@ def test_masks(name: str) -> None:
         got = running.run(kernel, arrays, "f16", sizes, scalars={"n": n}, columns=columns)
         want = kernel.reference(*arrays.values(), n=n)
         assert running.error(got["O"], want) < LIMIT["f16"], n
+
+
+PLACED = """
+kernel placed(Q[H, N, D], K[H, N, D], V[H, N, E], real: f32[N], far: i64[N], table: i32[19]) -> O[h, i, e]:
+    S = sum[d](Q[h, i, d] * K[h, j, d]) + {bias}
+    O = sum[j](softmax[j](S if {mask} or i == j else -inf) * V[h, j, e])
+"""
+
+
+@pytest.mark.parametrize(
+    ("bias", "mask"),
+    [
+        ("table[clamp(i - j, -9, 9) + 9]", "real[i] == j // 16"),
+        ("table[abs(i - j) % 19] if i > j + 2 else 0", "j // 16 <= far[i]"),
+        ("table[j % 19]", "abs(far[i] - j % 32) < 9"),
+    ],
+)
+def test_what_positions_look_up_and_numbers_far_away(bias: str, mask: str) -> None:
+    kernel = tilec.compile(PLACED.format(bias=bias, mask=mask))
+    random = np.random.default_rng(3)
+    rows = {n: random.standard_normal((2, 150, 16)).astype("f2") for n in "QKV"}
+    arrays: dict[str, Any] = rows | {"real": (np.arange(150) / 8).astype("f4")}
+    arrays["far"] = random.choice([-(2**63), 2**63 - 1, 3, 5, 17, -1, 0], 150)
+    arrays["table"] = random.integers(-3, 3, 19).astype("i4")
+    got = running.run(kernel, arrays, "f16", {"H": 2, "N": 150, "D": 16, "E": 16}, columns=32)
+    assert running.error(got["O"], expected(kernel, arrays)[0]) < LIMIT["f16"]
 
 
 KEPT = """

@@ -6,6 +6,7 @@ import pytest
 
 import tilec
 from tests.backends.cuda.hopper import running
+from tilec.backends.cuda.hopper import sections
 
 MASKED = """
 kernel masked(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, D],
@@ -49,3 +50,35 @@ def test_short_tiles_are_kept_for_the_end_of_long_launches(n: int, late: int) ->
     _, sources = running.tiles(tilec.compile(MASKED.format(mask="j <= i")), "bf16", sizes)
     (source,) = sources.values()
     assert source.plan.schedule.late == late
+
+
+BIASED = """
+kernel biased(Q[B, H, M, D], K[B, H, N, D], V[B, H, N, D], P[{dims}]) -> O[b, h, i, d]:
+    S = sum[e](Q[b, h, i, e] * K[b, h, j, e]) + P[{index}]
+    O = sum[j](softmax[j](S) * V[b, h, j, d])
+"""
+
+
+@pytest.mark.parametrize(
+    ("dims", "index", "shared"),
+    [
+        ("B, H, M, N", "b, h, i, j", ()),
+        ("H, M, N", "h, i, j", ("b",)),
+        ("B, M, N", "b, i, j", ("h",)),
+        ("M, N", "i, j", ("b", "h")),
+        ("G, M, N", "h // 2, i, j", ("b",)),
+        ("B, H, N", "b, h, j", ()),
+        ("H, G", "h, i - j", ()),
+    ],
+)
+def test_tiles_that_share_a_bias_follow_each_other(
+    dims: str, index: str, shared: tuple[str, ...]
+) -> None:
+    sizes = {"B": 2, "H": 4, "M": 4096, "N": 4096, "D": 64, "G": 2}
+    kernel = tilec.compile(BIASED.format(dims=dims, index=index))
+    _, sources = running.tiles(kernel, "f16", sizes)
+    (source,) = sources.values()
+    assert sections.shared_along(source.structure) == shared
+    assert source.plan.schedule.order == ("longest" if shared else "static")
+    if shared == ("b",):
+        assert source.text.index("b = head % (B)") < source.text.index("h = head;")
