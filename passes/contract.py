@@ -8,30 +8,33 @@ accumulator.
     ->
     s: f32[i, j] = contract(q, k, over=d)
 
-A product of more than two factors is split into two sides: the factors that span the most axes are the seeds,
-and each other factor joins a side that has all its axes, so that a norm of the rows of Q is multiplied into Q,
-not into the scores.
+A product of more than two factors is split into two sides (`sides`), so that a norm of the rows of Q is multiplied into
+Q, not into the scores. What stands around a product (a division, a condition, a sign) goes to a side as well.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 from tilec.dataflow import definitions, live, uses
-from tilec.ir import Contract, Kernel, Load, Map, Op, Operand, Reduce
+from tilec.dtypes import kind
+from tilec.ieee import absent_values
+from tilec.ir import ABSENT, Contract, Kernel, Map, Operand, Reduce
+from tilec.passes.products import Product, plain, terms
+from tilec.passes.sides import Part, Split, Summed
 from tilec.rewrite import Rewrite
 
 
 def contract(kernel: Kernel) -> Kernel:
     """Sums of products, as contractions."""
     b = Rewrite(kernel)
-    defs, count = definitions(kernel.body), uses(kernel.body)
+    defs, absent, count = definitions(kernel.body), absent_values(kernel), uses(kernel.body)
     for op in kernel.body:
         match op:
-            case Reduce(fn="sum") if _is_product(op.args[0], defs):
-                b.replace(op, _sum_of_product(b, op, defs))
+            case Reduce(fn="sum"):
+                total = _sum(op, Summed(b, frozenset(op.over), defs, absent))
+                b.keep(op) if total is None else b.replace(op, total)
             case Map(fn="add", args=(x, y)) if (pair := _accumulator(b, x, y, count)) is not None:
                 first, second = pair
                 name = b.begin(op)
@@ -41,71 +44,85 @@ def contract(kernel: Kernel) -> Kernel:
     return replace(kernel, body=live(tuple(b.ops)))
 
 
-def _is_product(x: Operand, defs: Mapping[str, Op]) -> bool:
-    return isinstance(x, str) and isinstance(op := defs.get(x), Map) and op.fn == "mul"
+def _sum(op: Reduce, summed: Summed) -> Operand | None:
+    """A sum as contractions, or of fewer factors. None: it stays as it is."""
+    x, defs = op.args[0], summed.defs
+    product = plain(x, defs)
+    ways = summed.splits([product], opened=False), summed.splits(terms(x, defs), opened=True)
+    if found := [splits for splits in ways if splits]:
+        return _added(summed.b, op, min(found, key=lambda splits: max(s.rank for s in splits)))
+    return _smaller(op, product, summed) if len(product.factors) > 1 else None
 
 
-def _factors(x: Operand, defs: Mapping[str, Op]) -> list[Operand]:
-    op = defs.get(x) if isinstance(x, str) else None
-    if isinstance(op, Map) and op.fn == "mul":
-        return [f for a in op.args for f in _factors(a, defs)]
-    return [x]
+def _smaller(op: Reduce, product: Product, summed: Summed) -> Operand:
+    """A sum without the factors that do not vary along its axes."""
+    b, masked = summed.b, summed.masked(product)
+    name, factors = b.begin(op), product.renamed(b.all_of).factors
+    _, loose = summed.parted(factors)
+    outside = [f for f in loose if summed.leaves(f, masked)]
+    inside = [f for f in factors if f not in outside]
+    total = b.reduce("sum", _times(b, inside), over=op.over, name=None if outside else name)
+    return _around(b, total, Part(outside), 0, name)
 
 
-def _sum_of_product(b: Rewrite, op: Reduce, defs: Mapping[str, Op]) -> str:
-    factors = list(b.all_of(tuple(_factors(op.args[0], defs))))
+# ---- as ops
+
+
+def _added(b: Rewrite, op: Reduce, splits: list[Split]) -> Operand:
+    """The contractions of some products, added up."""
     name = b.begin(op)
-    over = set(op.over)
-    inside = [f for f in factors if over & set(b.type_of(f).axes)]
-    outside = [f for f in factors if not over & set(b.type_of(f).axes)]
-    sides = _split(b, inside, outside)
-    if len(sides) < 2 or any(not over <= set(b.type_of(s).axes) for s in sides):
-        product = _product(b, inside)
-        total = b.reduce("sum", product, over=op.over, name=None if outside else name)
-    else:
-        total = b.contract(sides[0], sides[1], op.over, name=None if outside else name)
-    for f in outside:
-        total = b.map("mul", total, f, name=name if f is outside[-1] else None)
+    total: Operand | None = None
+    for k, split in enumerate(splits):
+        last = name if k == len(splits) - 1 else None
+        if total is not None and not split.negative and not split.outside.around:
+            x, y = (_side(b, side) for side in split.sides)
+            total = b.contract(x, y, op.over, init=total, name=last)
+            continue
+        alone = total is None and not split.negative
+        product = _contracted(b, op, split, last if alone else None)
+        if total is not None:
+            total = b.map("sub" if split.negative else "add", total, product, name=last)
+        else:
+            total = b.map("neg", product, name=last) if split.negative else product
+    assert total is not None
     return total
 
 
-def _product(b: Rewrite, factors: list[Operand]) -> Operand:
+def _contracted(b: Rewrite, op: Reduce, split: Split, name: str | None) -> Operand:
+    x, y = (_side(b, side) for side in split.sides)
+    total = b.contract(x, y, op.over, name=None if split.outside.around else name)
+    zero = 0.0 if kind(b.type_of(total).dtype) == "float" else 0
+    return _around(b, total, split.outside, zero, name)
+
+
+def _side(b: Rewrite, side: Part) -> Operand:
+    around = Part([], side.divisors, side.conditions)
+    return _around(b, _times(b, side.factors), around, ABSENT, None)
+
+
+def _times(b: Rewrite, factors: list[Operand]) -> Operand:
     product = factors[0]
     for f in factors[1:]:
         product = b.map("mul", product, f)
     return product
 
 
-def _split(b: Rewrite, inside: list[Operand], outside: list[Operand]) -> list[Operand]:
-    """The factors as two products. Takes from `outside` what is cheaper inside a side than on the result."""
-    if len(inside) < 2:
-        return list(inside)
-    axes = {id(f): set(b.type_of(f).axes) for f in inside}
-    first = max(inside, key=lambda f: len(axes[id(f)]))
-    rest = list(inside)
-    rest.remove(first)  # a square has one factor twice
-    second = max(rest, key=lambda f: (len(axes[id(f)] - axes[id(first)]), len(axes[id(f)])))
-    rest.remove(second)
-    if inside.index(second) < inside.index(first):
-        first, second = second, first
-    sides: tuple[list[Operand], list[Operand]] = ([first], [second])
-    for f in rest:
-        near = [s for s in sides if axes[id(f)] <= axes[id(s[0])]]
-        (near[0] if near else sides[0]).append(f)
-    for f in list(outside):
-        own = set(b.type_of(f).axes)
-        side = next(
-            (s for s in sides if own and own <= axes[id(s[0])] and _per_tile(b, s[0])), None
-        )
-        if side is not None:
-            side.append(f)
-            outside.remove(f)
-    return [_product(b, s) for s in sides]
+def _around(b: Rewrite, x: Operand, part: Part, zero: Operand, name: str | None) -> Operand:
+    """A part around a value; the last op gets the name."""
+    left = part.around
 
+    def last() -> str | None:
+        nonlocal left
+        left -= 1
+        return None if left else name
 
-def _per_tile(b: Rewrite, seed: Operand) -> bool:
-    """Whether a factor costs less beside `seed` than on the result: a loaded side is no larger than the result."""
-    return isinstance(b.made_by(seed), Load)
+    for f in part.factors:
+        x = b.map("mul", x, f, name=last())
+    for z in part.divisors:
+        x = b.map("div", x, z, name=last())
+    for c in part.conditions:
+        x = b.map("select", c, x, zero, name=last())
+    return x
 
 
 def _accumulator(

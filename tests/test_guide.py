@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from tilec import pipeline
+from tilec.cli import main
 from tilec.kernel import compile as compile_text
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +26,14 @@ def test_python_blocks_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert blocks("python")
     for block in blocks("python"):
         exec(compile(block, "guide.md", "exec"), {})
+
+
+def test_console_blocks_hold_what_the_tool_prints(monkeypatch, capsys) -> None:
+    monkeypatch.chdir(ROOT)
+    for block in blocks("console"):
+        command, shown = block.split("\n", 1)
+        assert main(shlex.split(command.removeprefix("$ tilec "))) == 0
+        assert capsys.readouterr().out == shown
 
 
 def test_what_it_says_of_prune_is_so() -> None:

@@ -124,11 +124,11 @@ def dimensions(kernel: Kernel, shapes: Mapping[str, tuple[int, ...]]) -> dict[st
             if isinstance(d, str):
                 owner.setdefault(d, t.name)
     for t in kernel.tensors.values():
-        _check_expressions(t, shapes[t.name], sizes)
+        check_expressions(t, shapes[t.name], sizes)
     return sizes
 
 
-def _check_expressions(t: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
+def check_expressions(t: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
     """The dimensions that are numbers or expressions of others."""
     for d, n in zip(t.dims, shape, strict=True):
         if isinstance(d, str) or (want := scalar.evaluate(d, sizes)) == n:

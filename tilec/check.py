@@ -376,6 +376,28 @@ class _Kernel:
         lets = (s for s in reversed(self.node.body) if isinstance(s, syntax.Let))
         return next((s.value.span for s in lets if s.name.name == item.name.name), item.span)
 
+    def _over(self, axes: list[str]) -> str:
+        """Axes as the program names them."""
+        names = {twin: name for name, twins in self.elaborator.twins.items() for twin in twins}
+        return " and ".join(
+            f"a '{names[a]}' that a function has for itself" if a in names else f"'{a}'"
+            for a in axes
+        )
+
+    def _reduced(self, more: list[str], output: Output) -> str:
+        """What to do about an output that varies over more axes than it has."""
+        axis = more[0]
+        for name, twins in self.elaborator.twins.items():
+            if axis == name or axis in twins:
+                return (
+                    f"a function that names '{name}' itself does not reduce over the '{name}' of an "
+                    "argument: give the argument a name in a line above, and pass the name"
+                )
+        size = axis.upper()
+        meant = f"write {size} for its size, " if size in self.names.dims else ""
+        wider = f"{output.name}[{', '.join((*output.axes, *more))}]"
+        return f"reduce over {axis}, as in sum[{axis}](…), {meant}or write {wider}"
+
     def _store(self, item: Item, output: Output | None) -> Op | None:
         term = self.names.values.get(item.name.name, FAILED)
         if output is None or term.failed:
@@ -383,11 +405,7 @@ class _Kernel:
         name = output.name
         more = [a for a in term.axes if a not in output.axes]
         if more:
-            over = " and ".join(f"'{a}'" for a in more)
-            size = more[0].upper()
-            meant = f"write {size} for its size, " if size in self.names.dims else ""
-            wider = f"{name}[{', '.join((*output.axes, *more))}]"
-            hint = f"reduce over {more[0]}, as in sum[{more[0]}](…), {meant}or write {wider}"
+            over, hint = self._over(more), self._reduced(more, output)
             self.report(self._made(item), f"the output '{name}' also varies over {over}", hint)
             return None
         declared = kind(output.dtype)

@@ -73,15 +73,13 @@ def budget(
     """
     import numpy as np  # not needed by those who only read IR
 
-    from tilec.backends.reference.interpreter import with_scalars
     from tilec.backends.reference.machine import Machine
 
     control = Control(kernel, usual=True)
-    _check(kernel, control, sizes, scalars or {}, arrays or {})
-    known = with_scalars(kernel, sizes, scalars or {})
+    known = environment(kernel, control, sizes, scalars or {}, arrays or {})
     machine = Machine(kernel, known, arrays or {})
     with np.errstate(all="ignore"):
-        walked = _Walk(machine, control)
+        walked = Walk(machine, control)
         walked.body(kernel.body, 1)
     ops = tuple(dict.fromkeys(name for op in walk(kernel.body) for name in keys(op)))
     own = {d: sizes[d] for d in kernel.dims}
@@ -111,13 +109,16 @@ def show(b: Budget) -> str:
     return "\n".join([*lines, ""])
 
 
-def _check(
+def environment(
     kernel: Kernel,
     control: Control,
     sizes: Mapping[str, int],
     scalars: Mapping[str, Number],
     arrays: Mapping[str, Any],
-) -> None:
+) -> Mapping[str, Number]:
+    """The sizes and scalars of a kernel, those that passes added as well. Raises ArgumentError if something is missing."""
+    from tilec.backends.reference.interpreter import with_scalars
+
     for d in kernel.dims:
         if d not in sizes:
             raise ArgumentError(f"the size of dimension {d} is missing")
@@ -129,12 +130,15 @@ def _check(
             raise ArgumentError(
                 f"how many bytes {kernel.name} moves depends on what {tensor} holds: give it as an array"
             )
+    return with_scalars(kernel, sizes, scalars)
 
 
 NOWHERE = (1 << 62, 0)
 
 
-class _Walk:
+class Walk:
+    """Goes through a kernel, and counts. Windows that are alike are gone through once."""
+
     def __init__(self, machine: Machine, control: Control) -> None:
         self.machine, self.control = machine, control
         self.alike: list[Alike] = []
@@ -230,14 +234,19 @@ class _Walk:
             before = machine.meter.work.total("matrix")
             self.body(op.body, times * count)
             if machine.meter.work.total("matrix") > before:
-                self.windows += times * count
-                end = sum(here) + starts.step * (count - 1)
-                self.reach = min(self.reach[0], here[0]), max(self.reach[1], end)
+                self.visit(
+                    op, range(here[0], sum(here) + starts.step * (count - 1), starts.step), times
+                )
             if decides:
                 carried = self.yielded(op.body)
         machine.windows[op.axis] = held
         if decides:
             machine.define(op.results, carried)
+
+    def visit(self, op: For, windows: range, times: int) -> None:
+        """Notes windows of a loop in which something is contracted, by where they start and where the last one ends."""
+        self.windows += times * len(windows)
+        self.reach = min(self.reach[0], windows.start), max(self.reach[1], windows.stop)
 
     def classes(
         self, starts: range, tile: int | None, axis: str, one_by_one: bool

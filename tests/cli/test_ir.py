@@ -134,3 +134,9 @@ def test_opt_names_the_op_that_breaks_a_rule(tile):
     assert (status, out) == (1, "")
     assert err.startswith("error: bad.ir: causal is not valid IR: no axis is called z")
     assert "a bug in tilec" not in err
+
+
+def test_opt_of_a_program(tile):
+    status, out, err = tile("opt", "causal.tile", "--passes", "tile")
+    assert (status, out) == (1, "")
+    assert "causal.tile is a program, and opt takes IR text: `tilec ir causal.tile`" in err

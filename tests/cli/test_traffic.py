@@ -44,3 +44,21 @@ def test_traffic_draws(tile):
     assert "<svg" in Path("roof.svg").read_text()
     status, _, err = tile("traffic", "causal.tile", "--plot", "roof.xyz")
     assert (status, ".svg" in err) == (1, True)
+
+
+def test_the_least_of_traffic_is_no_more_than_what_its_tiles_do(tile):
+    # data decides, so that whole blocks count; small ones leave out more than the usual ones
+    Path("pads.tile").write_text(
+        "kernel pads(Q[M, D], K[N, D], V[N, E], pad: i32[B]) -> O[i, e]:\n"
+        "    S = sum[d](Q[i, d] * K[j, d])\n"
+        "    O = sum[j](softmax[j](S if pad[0] <= j <= i else -inf) * V[j, e])\n"
+        "sizes B=1, M=512, N=512, D=16, E=16\n"
+        "sample pad[b] = 300\n"
+    )
+    status, out, _ = tile(
+        "traffic", "pads.tile", "--target", "cuda:sm_90a", "--tile", "i=16,j=16", "--json"
+    )
+    assert status == 0
+    facts = json.loads(out)
+    last = facts["stages"][-1]
+    assert facts["least"]["work"]["matrix"] <= last["work"]["matrix"]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tilec.cli.bench import bench
+from tilec.cli.blocks import blocks
 from tilec.cli.check import check
 from tilec.cli.emit import emit
 from tilec.cli.ir import ir, opt
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (check, run, ir, opt, emit, traffic, tune, bench, grad, doctor):
+for command in (check, run, ir, opt, emit, blocks, traffic, tune, bench, grad, doctor):
     app.command()(command)
 app.add_typer(cache)
 

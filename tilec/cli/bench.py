@@ -19,9 +19,7 @@ def bench(
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
-    input_: Annotated[
-        str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
-    ] = None,
+    input_: options.Input = None,
     peer: Annotated[
         list[str] | None,
         typer.Option(

@@ -18,7 +18,7 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE…",
+            metavar="FILE",
             help=".tile files (all their kernels), or FILE:KERNEL; - for standard input.",
         ),
     ],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from tilec.cli import files, options
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import ArgumentError, SourceError, UnsupportedError
 
 if TYPE_CHECKING:
     from tilec.dtypes import DType
@@ -294,7 +294,13 @@ def opt(
     name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)
     sizes = options.integers("--size", size, 0)
-    kernels = read_ir(text, name)
+    try:
+        kernels = read_ir(text, name)
+    except SourceError as e:
+        if not name.endswith(".tile"):
+            raise
+        say = f"{name} is a program, and opt takes IR text: `tilec ir {name}` takes programs, and --passes as well"
+        raise ArgumentError(say) from e
     if not kernels:
         raise ArgumentError(f"{name} holds no kernel; `tilec ir FILE` prints one as IR text")
     for kernel in kernels:

@@ -56,6 +56,9 @@ Tile = Annotated[
 Schedule = Annotated[
     Strings, typer.Option("--schedule", metavar="stages=2,…", help="Other schedule fields.")
 ]
+Input = Annotated[
+    str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the sample data.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

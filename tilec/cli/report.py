@@ -59,6 +59,10 @@ class Report:
             name: budget(ir, sizes, scalars, self.arrays) for name, ir in self.steps.items()
         }
         self.all = [self.stage(name, ir) for name, ir in self.steps.items()]
+        if self.all[-1].name != FUSED:
+            self.kept = self.all[
+                -1
+            ].kept  # where data decide, these tiles may do less than the usual ones
         self.twice = {**sizes, **{d: 2 * sizes[d] for d in lengths(self.steps[self.all[-1].name])}}
         self.memory = None if schedule is None else self._memory(schedule)
         self.counted: dict[str, dict[str, Any]] = {}

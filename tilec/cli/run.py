@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 def run(
     file: options.File,
-    input_: Annotated[
-        str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
-    ] = None,
+    input_: options.Input = None,
     output: Annotated[
         str | None,
         typer.Option(
@@ -72,7 +70,7 @@ def arguments_of(
     if file is not None:
         if size:
             raise typer.BadParameter("the sizes are those of --input", param_hint="--size")
-        return _from_file(kernel, file, dtype)
+        return from_file(kernel, file, dtype)
     sizes = options.integers("--size", size, 0)
     options.check_sizes(kernel, sizes)
     wanted = options.element_type(dtype, kernel.target)
@@ -82,7 +80,7 @@ def arguments_of(
 # ---- files
 
 
-def _from_file(kernel: Kernel, file: str, dtype: str | None) -> dict[str, Any]:
+def from_file(kernel: Kernel, file: str, dtype: str | None) -> dict[str, Any]:
     """The arguments in an .npz file. Nothing in it is executed: pickled objects are refused."""
     import zipfile
 

@@ -53,9 +53,7 @@ def tune(
         bool, typer.Option("--resume", help="Keep what an earlier search measured.")
     ] = False,
     top: Annotated[int, typer.Option("--top", min=1, help="Lines of the leaderboard.")] = 10,
-    input_: Annotated[
-        str | None, typer.Option("--input", metavar="FILE.npz", help="The arguments, by name.")
-    ] = None,
+    input_: options.Input = None,
     size: options.Size = None,
     dtype: options.Dtype = None,
     set_: options.Set = None,
