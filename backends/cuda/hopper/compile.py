@@ -105,8 +105,6 @@ def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Sche
     for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
         if loader > schedule.loader and schedule.traded:
             yield replace(schedule, loader=loader)
-    if schedule.chain and schedule.columns < 64 and not named:
-        yield replace(schedule, chain=False)  # of narrow windows the width counts more
     for part in () if named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
         if columns >= 16:
@@ -297,8 +295,7 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         elif whole:
             break
         else:
-            less = 16 if schedule.columns == 64 else schedule.columns // 2
-            schedule = replace(schedule, columns=schedule.columns - less // 16 * 16)
+            schedule = replace(schedule, columns=max(16, schedule.columns // 32 * 16))
     return ordered(s, schedule, length)
 
 
