@@ -103,6 +103,8 @@ DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int 
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
+// where a copy begins that was looked up: 32 bits, in which no place outside of a tensor becomes one within
+DEVICE int coordinate(i64 x) { return x < -BEYOND || x > BEYOND ? -BEYOND : (int)x; }
 DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
     :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1) : "memory");
