@@ -128,6 +128,11 @@ DEVICE void written_for_copies() { asm volatile("fence.proxy.async.shared::cta;"
 DEVICE void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3));
 }
+// by all threads, before those of a block meet
+DEVICE void clear_shared(u32 a, int bytes) {
+  for (int n = 16 * threadIdx.x; n < bytes; n += 16 * blockDim.x) shared_piece(a + n, 0, 0, 0, 0);
+  written_for_copies();
+}
 DEVICE void shared_word(u32 a, u32 x) { asm volatile("st.shared.b32 [%0], %1;" :: "r"(a), "r"(x)); }
 DEVICE void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3) : "memory");

@@ -110,10 +110,11 @@ class Loading(Dealing):
                     return
                 if loader.computes:
                     out.add(f"if (crew) {{ arrive({full}); continue; }}")
-                out.add(f"expect({full}, {sum(rooms[t.name].bytes for t in copied)});")
+                rows = min(ROWS, self.s.rows)  # what is behind them stays as it is: zeros
+                out.add(f"expect({full}, {sum(t.slabs for t in copied) * rows * 128});")
                 for t in copied:
                     to = f"{self.address(t.name)} + {place} * {rooms[t.name].bytes}"
-                    self.copy(t, to, full, "origin + w * 64", ROWS)
+                    self.copy(t, to, full, "origin + w * 64", rows, ROWS)
 
     @contextmanager
     def written(self) -> Generator[None]:
@@ -216,7 +217,7 @@ class Loading(Dealing):
                     self.copy_runs(t, t.run, to, full, runs[t.name])
                 else:
                     out.add(f"expect({full}, {t.bytes});")
-                    self.copy(t, to, full, "window", t.rows)
+                    self.copy(t, to, full, "window", t.rows, t.rows)
             out.add(f"{t.name}_next.step();")
         self.scope.values = saved
         if labels and read is not None:
@@ -325,30 +326,29 @@ class Loading(Dealing):
         with self.out.block(f"if (lane < {t.rows // run.length})"):
             row, *others = places
             to = f"{to} + {run.length * 128} * lane"
-            self.copies(t, to, full, row, run.length, others)
+            self.copies(t, to, full, [row, *others], run.length, t.rows)
 
-    def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
-        """The copies that bring a tile."""
+    def copy(self, t: Tile, to: str, full: str, position: str, rows: int, room: int) -> None:
+        """The copies that bring a tile. `room`: the rows that a slab has room for."""
         others = [self.scope.operand(x).text for x in t.index if x not in (t.axis, t.feature)]
-        self.copies(t, to, full, position, rows, [f"(int)({x})" for x in others])
+        self.copies(t, to, full, [position, *(f"(int)({x})" for x in others)], rows, room)
 
-    def copies(
-        self, t: Tile, to: str, full: str, position: str, rows: int, others: list[str]
-    ) -> None:
+    def copies(self, t: Tile, to: str, full: str, places: list[str], rows: int, room: int) -> None:
         """The copies of some rows: one with the slabs as a dimension, or one per slab."""
-        m, slab = self.map(t, rows), 128 * (t.rows if t.run else rows)
+        m = self.map(t, rows, whole=rows == room)
+        position, *others = places
         rest = "".join(f", {x}" for x in others)
         if m.map is not None and m.map.slabs:
             self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")
             return
         for k in range(t.slabs):
             self.out.add(
-                f"copy_in({to} + {k * slab}, &{m.name}, {full}, {64 * k}, {position}{rest});"
+                f"copy_in({to} + {k * room * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
             )
 
-    def map(self, t: Tile, rows: int) -> Parameter:
-        """The tensor map argument of a tile."""
-        slabs = t.width % 64 == 0 and len(t.index) < 5 and not (t.run and rows < t.rows)
+    def map(self, t: Tile, rows: int, whole: bool) -> Parameter:
+        """The tensor map argument of a tile. `whole`: one copy fills its slabs."""
+        slabs = whole and t.width % 64 == 0 and len(t.index) < 5
         even = t.run.even if t.run else ()
         m = CopyMap(t.tensor, t.index.index(t.feature), t.row, rows, t.width, slabs, even)
         if t.name not in self.maps:

@@ -1,8 +1,8 @@
 """Runs: adjacent positions of a streamed axis whose rows lie side by side in memory, wherever an index says that is.
 
-Pages and lists of blocks are looked up by `j // n`, and the row in a block is `j % n`. So some positions in a row find rows in
-a row, and a bulk copy brings them; the loading warp looks up only where each run begins. What must be a multiple of a run's
-length is known in part when the kernel is made, in part in a call: there a tensor without runs is brought by the piece.
+Pages and lists of blocks are looked up by `j // n`, and the row in a block is `j % n`. So positions that follow each other
+find rows that do, and a bulk copy brings them; the loading warp looks up only where each run begins. What must be a multiple
+of a run's length is known partly when the kernel is made, partly in a call: a tensor without runs then comes by the piece.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Runs:
             case _:
                 return None
 
-    def is_multiple(self, x: object, n: int) -> bool:
+    def is_multiple(self, x: Operand | Scalar, n: int) -> bool:
         """Whether an integer is a multiple of `n`, or must be one in a call."""
         if self.is_sure(x, n):
             return True
@@ -115,18 +115,14 @@ class Runs:
             case _:
                 return False
 
-    def is_sure(self, x: object, n: int) -> bool:
+    def is_sure(self, x: Operand | Scalar, n: int) -> bool:
         """Whether an integer is a multiple of `n` in every call, since a factor is."""
-        match x:
-            case int():
-                return x % n == 0
-            case ("mul", a, b):
-                return self.is_sure(a, n) or self.is_sure(b, n)
-            case str():
-                op = self.defs.get(x)
-                return isinstance(op, Map) and self.is_sure((op.fn, *op.args), n)
-            case _:
-                return False
+        if isinstance(x, int):
+            return x % n == 0
+        if isinstance(x, tuple):
+            return x[0] == "mul" and any(self.is_sure(y, n) for y in x[1:])
+        op = self.defs.get(str(x))
+        return isinstance(op, Map) and op.fn == "mul" and any(self.is_sure(y, n) for y in op.args)
 
     def is_made(self, op: Op, n: int) -> bool:
         """Whether an op makes a multiple of `n` from such."""

@@ -201,7 +201,7 @@ class Structure:
 
     @property
     def together(self) -> bool:
-        """Whether a loading warp needs all its threads: to test windows, to look up runs, or to reduce over a tile's rows."""
+        """Whether a loading warp needs all its threads: for tests of windows, runs, or reductions over its rows."""
         reduced = any(isinstance(op, Reduce) for op in self.prologue)
         return self.chosen or reduced or any(t.run for t in self.rings)
 

@@ -53,9 +53,9 @@ Tree = Operand | tuple[object, ...]
 class Tile:
     """A tile of (axis, feature) in 64-column slabs of rows.
 
-    `index`: one per dimension of the tensor where it comes by bulk copies; `run`: how its rows are found, if they are. Else `ops` compute it, in order, the last one
-    its elements; `tree` says what they compute. `parts`: how many tiles of 16 bits add up to it. `rounded`: its elements
-    may be beyond what 16 bits hold.
+    `index`: one per dimension of the tensor where it comes by bulk copies; `run`: how its rows are found, if they are. Else
+    `ops` compute it, in order, the last one its elements. `tree` says what is computed or found. `parts`: how many tiles of
+    16 bits add up to it. `rounded`: its elements may be beyond what 16 bits hold.
     """
 
     name: str
