@@ -150,11 +150,7 @@ class Analysis:
 
     def _ones(self) -> frozenset[str]:
         """The sums that the tensor unit adds up."""
-        return frozenset(
-            op.result.name
-            for k in self.registers.ones
-            for op in terms(self.block, k)
-        )
+        return frozenset(op.result.name for k in self.registers.ones for op in terms(self.block, k))
 
     def _packs(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
         """The arrays that each fragment value is packed into."""

@@ -100,7 +100,9 @@ class FragmentLoop:
             for root in self.roots:
                 if root.ones is not None and root.op is not None:
                     array, dtype = root.ones
-                    out.add(f"if (c & 1) add_row_{dtype}({self.part(root.op)}, {array}, 4 * (c >> 1));")
+                    out.add(
+                        f"if (c & 1) add_row_{dtype}({self.part(root.op)}, {array}, 4 * (c >> 1));"
+                    )
             for array in self.turned or ():
                 out.add(f"turn_by<{width}>({array});")
         for r in self.roots:

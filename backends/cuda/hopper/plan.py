@@ -47,7 +47,8 @@ class Loader:
 class Plan:
     """A grid on its way to CUDA. `steps` are those of a tile; `begin` is before the first one. `chained`: see `steps`.
 
-    `ones`: the slots of sums that the tensor unit adds up. `labels`: those that the loading warps bring, and `staging`: what they stage, where there is room for them.
+    `ones`: the slots of sums that the tensor unit adds up. `labels`: those that the loading warps bring, and `staging`:
+    what they stage, where there is room for them.
     """
 
     structure: Structure
@@ -139,7 +140,17 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {most:,}")
     begin, steps = program(s, schedule, chained, labelled(s) if brought else frozenset())
     return Plan(
-        s, schedule, chained, brought, ahead, rooms, barriers, shared, begin, steps, _loaders(s),
+        s,
+        schedule,
+        chained,
+        brought,
+        ahead,
+        rooms,
+        barriers,
+        shared,
+        begin,
+        steps,
+        _loaders(s),
         divisors(s) if schedule.sums == "tensor" else frozenset(),
     )
 
