@@ -11,7 +11,6 @@ from tilec.backends.cuda.hopper.conditions import Conditions
 from tilec.backends.cuda.hopper.expression import (
     Expression,
 )
-from tilec.backends.cuda.hopper.ones import terms
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.structure import Block
 from tilec.dataflow import names_in
@@ -51,7 +50,6 @@ class Root:
     parts: tuple[str, ...] = ()
     dtype: str = ""
     factor: float | None = None
-    ones: tuple[str, str] | None = None
 
 
 @dataclass
@@ -62,7 +60,6 @@ class Registers:
     weights: tuple[str, ...]
     slots: tuple[str, ...]
     partial: set[int] = field(default_factory=set[int])
-    ones: set[int] = field(default_factory=set[int])
 
 
 class Analysis:
@@ -104,7 +101,6 @@ class Analysis:
                 scope.values[a] = Expression(registers.slots[k], "float")
         self.packs = self._packs()
         self.partial: set[str] = {block.args[k] for k in registers.partial}
-        self.ones = self._ones()
         self.totals: dict[str, str] = {}
         self.pending: list[Root] = []
         self.factors: dict[str, float] = {}
@@ -147,10 +143,6 @@ class Analysis:
             s.init == (-math.inf if k in out else 0.0) for k, s in enumerate(self.structure.slots)
         )
         return out if empty else {}
-
-    def _ones(self) -> frozenset[str]:
-        """The sums that the tensor unit adds up."""
-        return frozenset(op.result.name for k in self.registers.ones for op in terms(self.block, k))
 
     def _packs(self) -> dict[str, list[tuple[tuple[str, ...], str]]]:
         """The arrays that each fragment value is packed into."""

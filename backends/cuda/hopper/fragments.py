@@ -88,7 +88,7 @@ class BlockEmitter(Analysis):
         if isinstance(op, Reduce):
             if op.fn != "all":
                 self.pending.append(self.reduction(op))
-                if op.fn == "sum" and op.result.name not in self.ones:
+                if op.fn == "sum":
                     self.partial.add(op.result.name)
             return
         name = op.result.name
@@ -112,9 +112,6 @@ class BlockEmitter(Analysis):
         """The root of a reduction; a maximum of scaled values is the scaled maximum."""
         x = str(op.args[0])
         inner = self.defs.get(x)
-        if op.result.name in self.ones:
-            ((array,), dtype) = self.packs[x][0]
-            return Root("reduce", x, op=op, ones=(array, dtype))
         if op.fn != "sum" and x in self.factors:
             return Root("reduce", x, op=op, factor=self.factors[x])
         if op.fn != "sum" and isinstance(inner, Map) and inner.fn == "mul" and x not in self.keep:

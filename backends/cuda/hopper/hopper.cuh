@@ -465,16 +465,6 @@ DEVICE float quad_min(float x) { x = fminf(x, __shfl_xor_sync(FULL, x, 1)); retu
 DEVICE float quad_max_nan(float x) { x = max_nan(x, __shfl_xor_sync(FULL, x, 1)); return max_nan(x, __shfl_xor_sync(FULL, x, 2)); }
 DEVICE float quad_min_nan(float x) { x = min_nan(x, __shfl_xor_sync(FULL, x, 1)); return min_nan(x, __shfl_xor_sync(FULL, x, 2)); }
 
-// the sums of rows of weights as they are packed, from word n on, 16 columns at a time: a product with ones
-template<int N> DEVICE void add_row_bf16(float (&d)[4], const u32 (&p)[N], int n) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %8}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(p[n]), "r"(p[n + 1]), "r"(p[n + 2]), "r"(p[n + 3]), "r"(0x3f803f80u));
-}
-template<int N> DEVICE void add_row_f16(float (&d)[4], const u32 (&p)[N], int n) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %8}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(p[n]), "r"(p[n + 1]), "r"(p[n + 2]), "r"(p[n + 3]), "r"(0x3c003c00u));
-}
-
 // ---- rows of an output: where a thread has a pair in each of several blocks of 8 columns, it gathers neighbours
 
 DEVICE void gather_row(u32 (&x)[2]) {

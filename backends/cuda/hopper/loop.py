@@ -97,12 +97,6 @@ class FragmentLoop:
             for root in self.roots:
                 if root.what == "pack":
                     self.pack(root, packed[root.value])
-            for root in self.roots:
-                if root.ones is not None and root.op is not None:
-                    array, dtype = root.ones
-                    out.add(
-                        f"if (c & 1) add_row_{dtype}({self.part(root.op)}, {array}, 4 * (c >> 1));"
-                    )
             for array in self.turned or ():
                 out.add(f"turn_by<{width}>({array});")
         for r in self.roots:
@@ -195,8 +189,6 @@ class FragmentLoop:
         if root.what == "keep":
             self.value(root.value)
             return
-        if root.ones is not None:
-            return
         fn = root.op.fn if root.op is not None else "sum"
         e = self.guarded(root.value, IDENTITY[fn], root.factor is not None)
         if root.what == "pack":
@@ -228,12 +220,10 @@ class FragmentLoop:
         assert root.op is not None
         name, fn = self.names.of(root.op.result.name), root.op.fn
         both = f"{self.part(root.op)}[r]"
-        if root.ones is not None:
-            both = f"{self.part(root.op)}[2 * r]"
-        elif self.held == 2:
+        if self.held == 2:
             parts = (f"{self.part(root.op)}[2 * r{more}]" for more in ("", " + 1"))
             both = COMBINE[fn].format(*parts)
-        if root.ones is None and root.op.result.name not in self.block.partial:
+        if root.op.result.name not in self.block.partial:
             both = f"{QUAD[fn]}({both})"
         if root.factor is not None:
             both = f"{both} * {literal(root.factor).text}"

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import pairs
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
-from tilec.backends.cuda.hopper.ones import divisors
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
 from tilec.backends.cuda.hopper.slices import SLAB, Slice
 from tilec.backends.cuda.hopper.staging import DEPTH, LEAST_DEPTH, STAGED, Staged, staged
@@ -47,8 +46,7 @@ class Loader:
 class Plan:
     """A grid on its way to CUDA. `steps` are those of a tile; `begin` is before the first one. `chained`: see `steps`.
 
-    `ones`: the slots of sums that the tensor unit adds up. `labels`: those that the loading warps bring, and `staging`:
-    what they stage, where there is room for them.
+    `labels`: those that the loading warps bring, and `staging`: what they stage, where there is room for them.
     """
 
     structure: Structure
@@ -62,7 +60,6 @@ class Plan:
     begin: tuple[Step, ...]
     steps: tuple[Step, ...]
     loaders: tuple[Loader, ...]
-    ones: frozenset[int] = frozenset()
 
     @property
     def together(self) -> bool:
@@ -140,18 +137,7 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(f"it needs {shared:,} bytes of shared memory; there are {most:,}")
     begin, steps = program(s, schedule, chained, labelled(s) if brought else frozenset())
     return Plan(
-        s,
-        schedule,
-        chained,
-        brought,
-        ahead,
-        rooms,
-        barriers,
-        shared,
-        begin,
-        steps,
-        _loaders(s),
-        divisors(s) if schedule.sums == "tensor" else frozenset(),
+        s, schedule, chained, brought, ahead, rooms, barriers, shared, begin, steps, _loaders(s)
     )
 
 

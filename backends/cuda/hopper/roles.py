@@ -203,8 +203,6 @@ class Roles(Places):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.structure, plan.schedule)
         self.plan, self.schedule = plan, plan.schedule
-        self.registers.ones |= plan.ones
-        self.registers.partial -= plan.ones
 
     def address(self, room: str) -> str:
         """The address of a room in shared memory."""

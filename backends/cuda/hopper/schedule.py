@@ -37,8 +37,7 @@ class Schedule:
     program of their own, beside the others with a mask. `guess`: a tile's first window takes the maximum of its first
     columns for that of all. `chain`: a tile's last products are issued with the first of the next tile, where there is
     shared memory for the rows of both. `pieces`: how many the streamed axis of a tile is cut in; 0: as many as keep all
-    multiprocessors busy. `sums`: who adds up weights that are divided by their sum: each thread its own (`lanes`), or the
-    `tensor` unit, as they are rounded.
+    multiprocessors busy.
     """
 
     warpgroups: int = 2
@@ -58,7 +57,6 @@ class Schedule:
     blocks: int = 1
     chain: bool = True
     pieces: int = 0
-    sums: Literal["lanes", "tensor"] = "lanes"
 
     @property
     def high(self) -> bool:
@@ -136,8 +134,6 @@ class Schedule:
             raise ArgumentError(f"schedule: stages is {self.stages}, expected 2 or more")
         if self.order not in ("static", "longest") or self.store not in ("tma", "direct"):
             raise ArgumentError(f"schedule: order {self.order} or store {self.store} is unknown")
-        if self.sums not in ("lanes", "tensor"):
-            raise ArgumentError(f"schedule: sums {self.sums} is unknown, expected lanes or tensor")
         if self.loader % 8 or not 24 <= self.loader <= self.entry:
             raise ArgumentError(
                 f"schedule: loader is {self.loader}, expected a multiple of 8 from 24 to {self.entry}"

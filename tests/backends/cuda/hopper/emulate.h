@@ -417,16 +417,6 @@ template<class T, int S, int SA, int SB, int A, int PA, int B, int PB, int N> in
 template<class T, int S, int N, int M> inline void weights_by_columns(float (&d)[N], u32 (&p)[M], u64 v, int parts, int bytes) {
   for (int y = parts - 1; y >= 0; y--) weights_by_columns<T, S>(d, p, v + y * bytes, 1);
 }
-DEVICE float quad_sum(float x);
-template<class T, int N> inline void add_row(float (&d)[4], const u32 (&p)[N], int n) {
-  const auto both = [](u32 x) { return value_of<T>((u16)x) + value_of<T>((u16)(x >> 16)); };
-  for (int r = 0; r < 2; r++) {
-    const float sum = quad_sum(both(p[n + r]) + both(p[n + 2 + r]));
-    d[2 * r] += sum, d[2 * r + 1] += sum;
-  }
-}
-template<int N> inline void add_row_bf16(float (&d)[4], const u32 (&p)[N], int n) { add_row<bf16>(d, p, n); }
-template<int N> inline void add_row_f16(float (&d)[4], const u32 (&p)[N], int n) { add_row<f16>(d, p, n); }
 #define STAGE_UNIT 1
 template<int S, int SA, int SB, int A, int PA, int B, int PB, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, SA, SB, A, PA, B, PB>(d, a, b); }
 template<int S, int A, int B, bool ADD, int N> inline void rows_by_rows_bf16(float (&d)[N], u64 a, u64 b) { rows_by_rows<bf16, S, A, B, ADD>(d, a, b); }
