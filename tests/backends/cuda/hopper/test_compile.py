@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import tilec
 from tests.backends.cuda.compiler import needs_nvrtc
 from tests.backends.cuda.hopper import running
 from tests.programs import CAUSAL
-from tilec.backends.cuda import nvrtc
+from tilec.backends.cuda import generate, nvrtc
 from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.hopper import listing
 from tilec.backends.cuda.hopper import plan as plans
+from tilec.backends.cuda.hopper.compile import candidates
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
 from tilec.backends.cuda.hopper.sections import section
 from tilec.errors import ArgumentError
@@ -196,3 +198,37 @@ def test_short_rows_are_dealt_out_in_long_sections():
     lengths = (1024, 4096, 16384)
     found = [section(source.structure, sizes | {"M": n, "N": n}, 8) for n in lengths]
     assert found == [25, 6, 2]
+
+
+@pytest.mark.parametrize(
+    ("named", "tried"),
+    [
+        (["relax"], [(128, 32), (96, 40), (64, 40), (32, 40)]),
+        (["relax", "loader"], [(128, 24), (96, 24), (64, 24), (32, 24)]),
+        (["relax", "columns"], [(128, 32)]),
+        (["columns", "loader"], [(128, 24)]),
+    ],
+)
+def test_what_is_asked_for_stays_where_registers_lack(
+    named: list[str], tried: list[tuple[int, int]]
+) -> None:
+    found = list(candidates(Schedule(3, 128, relax=False), named))
+    assert [(s.columns, s.loader) for s in found] == tried
+    assert {(s.warpgroups, s.relax) for s in found} == {(3, False)}
+
+
+def test_a_schedule_that_spills_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spilling(text: str, _: str) -> nvrtc.Compiled:
+        names = re.findall(r"__global__ void .*? (\w+)\(", text)
+        use = nvrtc.Usage(registers=128, shared=0, stack=8, spill_stores=4, spill_loads=4)
+        return nvrtc.Compiled(b"", dict.fromkeys(names, use), ())
+
+    monkeypatch.setattr(generate, "image", spilling)
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    asked = {"columns": 128, "relax": False}
+    kernel = tilec.compile(CAUSAL, target="cuda:sm_90a", schedule=asked)
+    with pytest.raises(ArgumentError) as e:
+        kernel.gpu_code(dtype="bf16", B=1, H=2, M=2048, N=2048, D=64, E=64)
+    said = str(e.value)
+    assert ": 8 bytes of registers go to memory with schedule warpgroups=3,columns=128" in said
+    assert "grid" not in said
