@@ -271,7 +271,7 @@ class FragmentLoop:
             self.locals[x] = self.label(op)
             return self.locals[x]
         e = self.expression(x, op)
-        if e.step or (e.span is not None and self.words.hoists(e.span)):
+        if e.step or e.drawn or (e.span is not None and self.words.hoists(e.span)):
             self.locals[x] = e
             return e
         name = self.names.fresh(self.names.of(x) + "_x")
@@ -410,11 +410,11 @@ class FragmentLoop:
         for line in lines.lines:
             self.before(line)
 
-    def apart(self, x: str, lines: Lines) -> str:
+    def apart(self, x: str, lines: Lines) -> Expression:
         """A condition, computed in lines of its own, with a loop of its own."""
         loop = FragmentLoop(self.block, [])
         loop.out, loop.words.whole = lines, False
-        return loop.value(x).text
+        return loop.value(x)
 
     def bare(self, x: str, y: Operand) -> Operand:
         """The operand `y` of a masked value `x`; without the factor that is applied later."""

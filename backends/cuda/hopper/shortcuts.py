@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tilec.backends.cuda.hopper.analysis import Analysis
 from tilec.backends.cuda.hopper.expression import (
+    Drawn,
     Expression,
     literal,
 )
@@ -92,9 +93,11 @@ class Shortcuts:
         each = f"{name}[{self.held}]; ROWS {name}[r]" if rows else name
         self.loop.before(f"u32 {each} = word_from<{up}>({text}, {none});")
         seed, *words = (self.loop.value(y).whole().text for y in drawn.args)
-        bits = f"random_word({', '.join([seed, *(f'(u32){w}' for w in words)])})"
-        sign = "<" if fn in ("lt", "le") else ">="
-        return Expression(f"({bits} {sign} {name}{'[r]' if rows else ''})", "bool")
+        bits = self.names.fresh("random")
+        self.loop.declared.add(bits)
+        counter = ", ".join([seed, *(f"(u32){w}" for w in words)])
+        self.loop.out.add(f"const u32 {bits} = random_word({counter});")
+        return Drawn(bits, f"{name}[r]" if rows else name, fn in ("lt", "le")).value()
 
     # ---- quotients
 
