@@ -367,6 +367,20 @@ template<int BLOCKS, class T> DEVICE void pairs_of(u32 (&x)[2 * BLOCKS], const T
     }
   }
 }
+// a thread's elements by the difference of position and row: what its first row has in a block of columns, its second one has
+// in the next; `first`: the second row's first place, in steps towards `SIGN`
+template<int BLOCKS, int SIGN, class T, class X> DEVICE void diagonals_of(X (&x)[2 * BLOCKS + 2], const T* at, i64 stride, i64 first, i64 length, bool there) {
+  const i64 last = first + SIGN * (8 * BLOCKS + 1);
+  _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS + 2; k++) x[k] = 0;
+  if (there && (u64)first < (u64)length && (u64)last < (u64)length) {
+    _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS + 2; k++) one_of(at + (8 * (k >> 1) + (k & 1)) * stride, true, x[k]);
+  } else {
+    _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS + 2; k++) {
+      const int column = 8 * (k >> 1) + (k & 1);
+      one_of(at + column * stride, there && (u64)(first + SIGN * column) < (u64)length, x[k]);
+    }
+  }
+}
 
 // ---- pieces of tiles that the loading warps compute: 8 adjacent columns of a row
 

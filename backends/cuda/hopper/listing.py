@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilec.backends.cuda.hopper.asked import asked
 from tilec.backends.cuda.hopper.early import early
-from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.plan import Loader, Plan
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
@@ -78,8 +78,8 @@ def _show(plan: Plan, step: Step) -> list[str]:
         case Leave():
             return ["the outputs leave"]
         case Fetch():
-            found = pairs(plan.structure, plan.structure.blocks[step.block])
-            return [f"ask for {', '.join(op.tensor for op in found)}"]
+            found = asked(plan.structure, plan.structure.blocks[step.block])
+            return [f"ask for {', '.join(x.load.tensor for x in found)}"]
         case Mask():
             found = early(plan.structure, plan.structure.blocks[step.block])
             return [f"make masks {', '.join(found)}"]

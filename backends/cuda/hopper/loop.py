@@ -18,7 +18,6 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
 )
-from tilec.backends.cuda.hopper.pairs import element
 from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log
 from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
@@ -309,7 +308,8 @@ class FragmentLoop:
             case Cast():
                 return cast(self.value(op.x), op.to)
             case Load() if x in self.block.fetched and self.words.whole:
-                return element(self.block.fetched[x], op)
+                what, array = self.block.fetched[x]
+                return what.element(array)
             case Load():
                 index = [self.value(y) for y in op.index]
                 return self.scope.load(op, index, self.place(op, index), self.inside_by_bit)

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
+from tilec.backends.cuda.hopper.asked import asked
 from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.labels import RING
-from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.schedule import Schedule
 from tilec.backends.cuda.hopper.structure import Block, Structure
 from tilec.backends.cuda.hopper.tiles import Tile
@@ -219,7 +219,7 @@ def program(
         heads = [hear, *heads]
         rest: tuple[Step, ...] = (Stream(hear, issued, windows),)
     else:
-        fetch = [(Fetch(k),) if pairs(s, b) else () for k, b in enumerate(s.blocks)]
+        fetch = [(Fetch(k),) if asked(s, b) else () for k, b in enumerate(s.blocks)]
         rest = tuple(Loop(k, (*fetch[k], *issued, *windows[k])) for k in s.order)
     began = (Query(True), *heads, Issue("heads"))
     settled = (Settle(0, ("heads",)), *free_heads, *share)

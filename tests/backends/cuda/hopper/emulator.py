@@ -78,6 +78,7 @@ SHARED = (
     "widen_f16",
     "side_by_side",
     "pairs_of",
+    "diagonals_of",
 )
 """What the emulator takes from the device header as it is."""
 
