@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from tilec.backends.cuda.hopper.asked import asked
 from tilec.backends.cuda.hopper.early import early
-from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.plan import Loader, Plan
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
@@ -86,7 +86,7 @@ def _line(plan: Plan, step: Single) -> str:
         case Leave():
             return "the outputs leave"
         case Fetch():
-            return f"ask for {', '.join(op.tensor for op in pairs(s, s.blocks[step.block]))}"
+            return f"ask for {', '.join(x.load.tensor for x in asked(s, s.blocks[step.block]))}"
         case Mask():
             return f"make masks {', '.join(early(s, s.blocks[step.block]))}"
         case Compute():

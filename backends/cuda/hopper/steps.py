@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
+from tilec.backends.cuda.hopper.asked import asked
 from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.labels import RING
-from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.schedule import Schedule
 from tilec.backends.cuda.hopper.structure import Block, Structure
 from tilec.backends.cuda.hopper.tiles import Tile
@@ -237,7 +237,7 @@ class _Program:
         return tuple(Loop(k, (*self.fetch(k), *issued, *windows[k])) for k in self.s.order)
 
     def fetch(self, k: int) -> tuple[Step, ...]:
-        return (Fetch(k),) if pairs(self.s, self.s.blocks[k]) else ()
+        return (Fetch(k),) if asked(self.s, self.s.blocks[k]) else ()
 
     def window(self, k: int, b: Block) -> tuple[Step, ...]:
         """A window once its products are under way."""

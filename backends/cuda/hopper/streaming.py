@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from tilec.backends.cuda.hopper.alike import Alike, alike, counting
+from tilec.backends.cuda.hopper.asked import Asked, asked
 from tilec.backends.cuda.hopper.bulk import BulkEpilogue
 from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.loop import FragmentLoop
-from tilec.backends.cuda.hopper.pairs import fetched, pairs
 from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
@@ -43,7 +43,7 @@ class Streaming(Waiting):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
-        self.asked: dict[int, dict[str, str]] = {}
+        self.asked: dict[int, dict[str, tuple[Asked, str]]] = {}
         self.made: dict[int, dict[object, str]] = {}
 
     def steps(self, steps: Iterable[Step]) -> None:
@@ -197,12 +197,13 @@ class Streaming(Waiting):
         ragged = block.loop.ragged
         return BlockEmitter(self.scope, block, self.registers, ragged, first, self.schedule.guess)
 
-    def fetch(self, k: int) -> dict[str, str]:
+    def fetch(self, k: int) -> dict[str, tuple[Asked, str]]:
         """Asks for what the present window needs of rows and positions; gives the arrays that it comes to."""
         block = self.s.blocks[k]
         ragged = block.loop.ragged
         self.scope.whole = not ragged
-        return {op.result.name: fetched(self.scope, op, ragged) for op in pairs(self.s, block)}
+        found = asked(self.s, block)
+        return {x.load.result.name: (x, x.fetched(self.scope, ragged)) for x in found}
 
     def early_masks(self, k: int) -> dict[object, str]:
         """Makes the masks of the present window that no product decides about; gives the names of their words."""
@@ -219,9 +220,9 @@ class Streaming(Waiting):
             self.saved = dict(self.scope.values)
             self.emitter = self.emitting(step.block, step.first)
             self.emitter.given.update(given)
-            asked = self.asked.pop(step.block, None)
+            found = self.asked.pop(step.block, None)
             self.emitter.words.update(self.made.pop(step.block, {}))
-            self.emitter.fetched.update(self.fetch(step.block) if asked is None else asked)
+            self.emitter.fetched.update(self.fetch(step.block) if found is None else found)
         if step.part in ("before", "all"):
             for x in self.plan.labels:
                 stage = f"{self.labels_at(f'{RING}_ahead')} + {x.offset}"
