@@ -13,12 +13,13 @@ operand v:
     exp(z)                                z = scale · (u ± w), split over sums
 
 Absent terms stay absent whatever c is, and 0 · nan behind a sum is NaN. So `online` looks at the sum of the weights: it
-is 0 in rows without any. Where that does not tell, a c that may be NaN and knows no state stays in x.
+is 0 in rows without any. Where that does not tell, a c that may be NaN and knows no state stays in x. And a condition that
+hides whole rows is a c as well: what is hidden must not meet a state that is NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Union, cast
@@ -70,7 +71,10 @@ class Phi:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Coefficients to be applied after the loop (`mul` or `div`), the operand or operands summed, and the factors."""
+    """Coefficients to be applied after the loop, the operand or operands summed, and the factors.
+
+    A coefficient multiplies (`mul`), divides (`div`), or is a condition on which the row is kept (`keep`) or is 0 (`drop`).
+    """
 
     coefficients: tuple[tuple[str, Operand], ...]
     x: Expr
@@ -117,6 +121,8 @@ class Context:
 
 
 ONE: Expr = 1.0
+ROWS = ("keep", "drop")
+"""Coefficients that are conditions, and are applied last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +155,26 @@ def factor(op: Reduce | Contract, c: Context) -> list[Term]:
 
 def _term(p: _Part, y: Expr | None, c: Context) -> Term:
     """A term of a part; what must not meet the sum of a row without terms is kept in it."""
-    term = Term(p.coefficients, ONE if p.x is None else p.x, y, p.phis, p.weights)
+    rows = tuple(c for c in p.coefficients if c[0] in ROWS)
+    numbers = tuple(c for c in p.coefficients if c[0] not in ROWS)
+    rows = tuple(dict.fromkeys(rows)) if p.phis or numbers else ()
+    term = Term((*numbers, *rows), ONE if p.x is None else p.x, y, p.phis, p.weights)
     if not p.phis or (p.weights == Weights(term.x, True) and y not in c.known.absent):
         return term
     outside = list[tuple[str, Operand]]()
-    for how, by in p.coefficients:
+    for how, by in numbers:
         if c.moves(by) or not c.axes(by) or is_finite(by, c.defs, c.known.dims):
             outside.append((how, by))
         else:
             term = replace(term, x=(how, term.x, by))
-    return replace(term, coefficients=tuple(outside))
+    return replace(term, coefficients=(*outside, *rows))
 
 
 def _parts(v: Operand, c: Context) -> list[_Part]:
     if not c.streamed(v):
-        return [_Part(coefficients=(("mul", v),))]
+        return [_Part(coefficients=(("mul", v), *_hidden(v, c)))]
     if not c.moves(v):
-        return [_Part(x=v)]
+        return [_Part(tuple(_hidden(v, c)), x=v)]
     match c.op(v):
         case Map(fn="mul", args=(a, b)):
             left, right = _parts(a, c), _parts(b, c)
@@ -219,7 +228,37 @@ def _masked(cond: Operand, arm: Operand, when: bool, c: Context) -> list[_Part]:
         inner = ONE if x is None else x
         return ("select", cond, inner, ABSENT) if when else ("select", cond, ABSENT, inner)
 
-    return [replace(p, x=mask(p.x)) for p in _parts(arm, c)]
+    rows = tuple(_rows(cond, when, c))
+    return [replace(p, coefficients=(*p.coefficients, *rows), x=mask(p.x)) for p in _parts(arm, c)]
+
+
+def _rows(cond: Operand, when: bool, c: Context) -> Iterator[tuple[str, Operand]]:
+    """The conditions on rows alone that must hold for a condition to be `when`."""
+    if not c.streamed(cond):
+        yield ("keep" if when else "drop"), cond
+        return
+    match c.op(cond):
+        case Map(fn="and" | "or" as fn, args=args) if (fn == "and") == when:
+            for x in args:
+                yield from _rows(x, when, c)
+        case Map(fn="not", args=(x,)):
+            yield from _rows(x, not when, c)
+        case _:
+            pass
+
+
+def _hidden(v: Operand, c: Context) -> Iterator[tuple[str, Operand]]:
+    """The conditions on rows alone under which a value is no absent zero."""
+    match c.op(v):
+        case Map(fn="select", args=(cond, _, b)) if b is ABSENT:
+            yield from _rows(cond, True, c)
+        case Map(fn="select", args=(cond, a, _)) if a is ABSENT:
+            yield from _rows(cond, False, c)
+        case Map(fn="mul", args=(a, b)):
+            yield from _hidden(a, c)
+            yield from _hidden(b, c)
+        case _:
+            pass
 
 
 # ---- exponentials

@@ -367,18 +367,37 @@ class _Emitter:
         total: Operand | None = None
         over = b.sharing.reduction(name).over
         for t in terms:
-            part = values[self.accumulators[_key(over, t)]]
-            for how, c in t.coefficients:
-                by = self._outside(c, of)
-                if t.weights and self._guarded(t, c):
-                    weight = values[self.accumulators[_key(over, _weights(t, t.weights))]]
-                    none = b.map("eq", weight, 0.0)
-                    by = b.map("select", none, 0.0 if how == "mul" else 1.0, by)
-                part = b.map(how, part, by)
+            part = self._with(t, over, values, of)
             total = part if total is None else b.map("add", total, part)
         init = getattr(b.defs[name], "init", None)
         assert total is not None
         return total if init is None else b.map("add", self._outside(init, of), total)
+
+    def _with(
+        self,
+        t: Term,
+        over: tuple[str, ...],
+        values: list[Operand],
+        of: Callable[[Operand], Operand],
+    ) -> Operand:
+        """The sum of a term with its coefficients."""
+        b, part = self.b, values[self.accumulators[_key(over, t)]]
+        for how, c in t.coefficients:
+            by = self._outside(c, of)
+            zero = 0 if b.type_of(part).dtype == "i64" else 0.0
+            match how:
+                case "keep":
+                    part = b.map("select", by, part, zero)
+                case "drop":
+                    part = b.map("select", by, zero, part)
+                case _ if t.weights and self._guarded(t, c):
+                    weights = values[self.accumulators[_key(over, _weights(t, t.weights))]]
+                    none = b.map("eq", weights, 0.0)
+                    by = b.map("select", none, 0.0 if how == "mul" else 1.0, by)
+                    part = b.map(how, part, by)
+                case _:
+                    part = b.map(how, part, by)
+        return part
 
     # ---- rows without terms
 
