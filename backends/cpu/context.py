@@ -28,6 +28,8 @@ class Context:
 
     def __init__(self, kernel: Kernel) -> None:
         self.slots: dict[Key, int] = {key: n for n, key in enumerate(_keys(kernel))}
+        self.last: list[Key] = [("stride", name, n - 1) for name, n in ranks(kernel).items() if n]
+        """The strides along last dimensions."""
 
     def __len__(self) -> int:
         return len(self.slots)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.task import Task
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
-from tilec.backends.cpu.ways import EXACT, FEW, NONE, USUAL, is_narrow, ways
+from tilec.backends.cpu.ways import EXACT, FEW, NONE, USUAL, Choice, is_narrow, ways
 from tilec.ir import Grid, Kernel
 from tilec.uncollected import uncollected
 
@@ -33,10 +32,10 @@ class Module:
 
 
 def lower(
-    kernel: Kernel, machine: Machine, chosen: Sequence[str] = (), placed: bool = False
+    kernel: Kernel, machine: Machine, chosen: Choice | None = None, placed: bool = False
 ) -> Module:
-    """The code of a kernel in tiles (after place). `chosen`: the way of each grid, NONE for one that is not asked for;
-    the usual one unless given. `placed`: each instruction says which line of the program it comes from.
+    """The code of a kernel in tiles (after place). `chosen`: what is wanted, the usual code unless given. `placed`: each
+    instruction says which line of the program it comes from.
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
@@ -44,12 +43,13 @@ def lower(
         return _lower(kernel, machine, chosen, placed)
 
 
-def _lower(kernel: Kernel, machine: Machine, chosen: Sequence[str], placed: bool) -> Module:
+def _lower(kernel: Kernel, machine: Machine, chosen: Choice | None, placed: bool) -> Module:
     module = ir.Module(kernel.name, placed)
     context, facts = Context(kernel), Facts(kernel)
     grids = [op for op in kernel.body if isinstance(op, Grid)]
     most = 0
-    for n, (grid, way) in enumerate(zip(grids, chosen or [USUAL] * len(grids), strict=True)):
+    chosen = chosen or Choice((USUAL,) * len(grids))
+    for n, (grid, way) in enumerate(zip(grids, chosen.ways, strict=True)):
         if way == NONE:
             continue
         modes = facts.modes(grid)
@@ -58,7 +58,7 @@ def _lower(kernel: Kernel, machine: Machine, chosen: Sequence[str], placed: bool
         f = function(module, f"task_{n}", TASK, KINDS["i64"], internal=way != EXACT)
         watch = paired and not exact
         few = way == FEW or is_narrow(grid, machine.lanes)
-        task = Task(facts, context, Emit(f, machine), grid, n, exact, watch, few)
+        task = Task(facts, context, Emit(f, machine), grid, n, exact, watch, few, chosen.dense)
         most = max(most, task.emit())
         worker = Emit(function(module, f"worker_{n}", TASK[:2]), machine)
         _worker(worker, f, context, n if watch else None)

@@ -63,7 +63,7 @@ def _code(tiles: Tiles, chosen: Choice) -> _Code:
         module = lower(tiles.kernel, jit.host(), chosen)
         return module.text, str(module.scratch)
 
-    entry = jit.cached(f"{' '.join(chosen)}\n{tiles.outline.digest}", build)
+    entry = jit.cached(f"{chosen}\n{tiles.outline.digest}", build)
     return _Code(jit.load(entry.object), int(entry.notes))
 
 
@@ -91,11 +91,10 @@ class Executable:
         # of two threads that compile it at once, both take what the first has kept
         return made or self._codes.setdefault(chosen, _code(self._tiles, chosen))
 
-    def _exact(self) -> tuple[dict[int, int], int]:
+    def _exact(self, chosen: Choice) -> tuple[dict[int, int], int]:
         """The address of the exact code of each grid that has some, by slot; and the scratch memory that it needs."""
-        chosen = self.ways.exact
         code = self.code(chosen)
-        grids = (n for n, way in enumerate(chosen) if way == EXACT)
+        grids = (n for n, way in enumerate(chosen.ways) if way == EXACT)
         return {self._context.slots["exact", n]: code.task(n) for n in grids}, code.scratch
 
     def __call__(
@@ -188,9 +187,12 @@ class Executable:
             for axis, n in counts:
                 words[slots["tiles", number, axis]] = n
             tasks.append(math.prod(n for _, n in counts))
-        jobs = self._jobs(tasks, near, extents)
-        prepared = _Prepared(words, tuple(buffers), jobs, self._exact, pool.crew().threads)
-        if self.ways.exact in self._codes:
+        dense = all(map(_dense, views.values()))
+        jobs = self._jobs(tasks, near, dense, extents)
+        exact = self.ways.exact(dense)
+        make = functools.partial(self._exact, exact)
+        prepared = _Prepared(words, tuple(buffers), jobs, make, pool.crew().threads)
+        if exact in self._codes:
             prepared.know_exact()
         return prepared
 
@@ -202,7 +204,7 @@ class Executable:
                 yield int(n)
 
     def _jobs(
-        self, tasks: Sequence[int], near: bool, extents: Mapping[str, int]
+        self, tasks: Sequence[int], near: bool, dense: bool, extents: Mapping[str, int]
     ) -> tuple[_Job, ...]:
         """What runs the grids that have tasks."""
         chosen = tuple(
@@ -211,10 +213,15 @@ class Executable:
         )
         if not any(tasks):
             return ()
-        code = self.code(chosen)
+        code = self.code(Choice(chosen, dense))
         return tuple(
             _Job(code.worker(n), many, code.scratch) for n, many in enumerate(tasks) if many
         )
+
+
+def _dense(view: View) -> bool:
+    """Whether elements along the last dimension are consecutive."""
+    return not view.shape or view.shape[-1] <= 1 or view.strides[-1] == 1
 
 
 def _positions(grid: Grid, extents: Mapping[str, int]) -> int:

@@ -18,10 +18,17 @@ from tilec.ir import Contract, For, Grid, Kernel, walk
 from tilec.outline import Tiles
 
 USUAL, EXACT, FEW, NONE = "usual", "exact", "few", "none"
-Choice = tuple[str, ...]
-"""The way of each grid of a kernel, NONE for one that is left out."""
 FEWEST = 6
 """Rows that are better taken one by one."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is compiled as one: the way of each grid of a kernel, NONE for one that is left out. `dense`: for calls in which
+    elements along the last dimension of each tensor are consecutive; else tests and code for others stand beside."""
+
+    ways: tuple[str, ...]
+    dense: bool = True
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,11 @@ class Ways:
     @property
     def usual(self) -> Choice:
         """The code that nearly all calls run."""
-        return (USUAL,) * len(self.grids)
+        return Choice((USUAL,) * len(self.grids))
 
-    @property
-    def exact(self) -> Choice:
+    def exact(self, dense: bool) -> Choice:
         """The exact code of the grids that have relaxed code, too."""
-        return tuple(EXACT if EXACT in own else NONE for own in self.grids)
+        return Choice(tuple(EXACT if EXACT in own else NONE for own in self.grids), dense)
 
 
 def of(tiles: Tiles, lanes: int) -> Ways:
