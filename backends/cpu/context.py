@@ -8,10 +8,12 @@ parameters, outputs and buffers. For each grid there is the address of its exact
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tilec.backends.cpu.vector import Emit, constant
 from tilec.ir import Buffer, Grid, Kernel
+
+if TYPE_CHECKING:
+    from tilec.backends.cpu.vector import Emit
 
 Key: TypeAlias = tuple[str, str | int] | tuple[str, str | int, str | int]
 COUNTER: Key = ("counter", 0)
@@ -36,7 +38,7 @@ class Context:
 
     def read(self, e: Emit, pointer: Any, key: Key) -> Any:
         """The i64 in a slot."""
-        return e.read("i64", pointer, constant("i64", self.slots[key]))
+        return e.read("i64", pointer, e.index(self.slots[key]))
 
 
 def ranks(kernel: Kernel) -> dict[str, int]:
