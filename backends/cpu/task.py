@@ -289,6 +289,9 @@ class Task:
             else:
                 ev.windows[op.axis] = before
 
+        if shape((op,)) in self.repeated:
+            # loops that are alike may still begin at 0, or end where the axis does: a function of both cannot know
+            start, stop = (e.builder.hidden(e.index(x)) for x in (start, stop))
         with self.shared((op,)):
             e.loop(start, stop, max(step, 1), [], body, name=f"for.{op.axis}")
 
