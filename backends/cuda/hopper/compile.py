@@ -77,7 +77,7 @@ def _probed(
 ) -> Structure:
     """The structure of a kernel under some schedule."""
     probe = tiled(specialised(kernel, sizes, packed), schedule, packed)
-    return _fitting(probe, frozenset(scattered))
+    return _fitting(probe, frozenset(scattered), runs=True)
 
 
 def cutting(workers: int, schedule: Tiling) -> Options:
@@ -168,7 +168,7 @@ def sources(
     out: dict[int, Source | str] = {}
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op, scattered), schedule))
+            out[n] = emit(plans.make(recognise(kernel, op, scattered, runs=True), schedule))
         except Refused as e:
             out[n] = str(e)
     return out
@@ -251,13 +251,13 @@ def _target(schedule: Tiling) -> Target:
     )
 
 
-def fitting(kernel: Kernel, scattered: Collection[str] = ()) -> Structure:
-    """The first grid of a placed kernel that fits. Raises Refused where none does."""
+def fitting(kernel: Kernel, scattered: Collection[str] = (), runs: bool = False) -> Structure:
+    """The first grid of a placed kernel that fits. Raises Refused where none does. `runs`: see `recognise`."""
     reason = "it has no grid"
     for op in kernel.body:
         if isinstance(op, Grid):
             try:
-                return recognise(kernel, op, scattered)
+                return recognise(kernel, op, scattered, runs)
             except Refused as e:
                 reason = str(e)
     raise Refused(reason)

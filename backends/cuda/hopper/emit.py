@@ -19,6 +19,7 @@ from tilec.backends.cuda.hopper.loop import FragmentLoop
 from tilec.backends.cuda.hopper.pairs import fetched, pairs
 from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.products import Products
+from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.slices import Slice, named
 from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
 from tilec.backends.cuda.hopper.steps import (
@@ -118,8 +119,18 @@ class _Kernel(Products):
                     f"for (int n = 0; n < {copies}; n++) barrier_init(shared + {offset} + 8 * n, {count});   // {name}"
                 )
             out.add("barriers_ready();")
+        self.clear_queries()
         out.add("__syncthreads();")
         out.add("in_turn();")
+
+    def clear_queries(self) -> None:
+        """Zeros for the rows of products that a short tile does not have: no copy brings them."""
+        tiles = self.s.queries
+        if self.s.rows >= ROWS or any(t.computed for t in tiles):
+            return
+        rooms = [self.plan.rooms[t.name] for t in tiles]
+        size = sum(x.bytes * x.count for x in rooms)
+        self.out.add(f"clear_shared(shared + {rooms[0].offset}, {size});")
 
     def compute_role(self) -> None:
         out, c, s = self.out, self.schedule, self.s

@@ -103,6 +103,8 @@ DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int 
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
+// where a copy begins that was looked up: 32 bits, in which no place outside of a tensor becomes one within
+DEVICE int coordinate(i64 x) { return x < -BEYOND || x > BEYOND ? -BEYOND : (int)x; }
 DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
     :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1) : "memory");
@@ -125,6 +127,11 @@ DEVICE void copy_finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memo
 DEVICE void written_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3));
+}
+// by all threads, before those of a block meet
+DEVICE void clear_shared(u32 a, int bytes) {
+  for (int n = 16 * threadIdx.x; n < bytes; n += 16 * blockDim.x) shared_piece(a + n, 0, 0, 0, 0);
+  written_for_copies();
 }
 DEVICE void shared_word(u32 a, u32 x) { asm volatile("st.shared.b32 [%0], %1;" :: "r"(a), "r"(x)); }
 DEVICE void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {

@@ -32,6 +32,7 @@ SHARED = (
     "divide",
     "floor_div",
     "floor_mod",
+    "coordinate",
     "least",
     "greatest",
     "narrow",
