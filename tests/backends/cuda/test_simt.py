@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -196,6 +197,24 @@ def test_the_text_reads_like_the_program():
     assert "contract(q, k, over=d)   " in text
     assert "causal.tile:3" in text
     assert "for (int d = 0; d < 64; ++d)" in text
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_how_often_an_unrolled_loop_turns_does_not_depend_on_the_thread(path):
+    text = lower(tiles(tilec.load(path), "f16")[1], 96 << 10).text
+    loops = re.findall(r"UNROLL\w* for \((?:int|i64) \w+ = ([^;]+);", text)
+    assert loops
+    assert set(loops) == {"0"}, "the compiler would write the body again, for the rest"
+
+
+def test_what_each_thread_does_at_most_once_is_no_loop():
+    kernel = tilec.load(EXAMPLES[0].parent / "causal.tile")
+    text = lower(tiles(kernel, "f16")[1], 96 << 10).text
+    assert "constexpr int THREADS = 256;" in text
+    assert "if (const int n = thread; n < 64)" in text
+    found = re.findall(r"for \(int n = thread; n < (\d+)", text)
+    assert found
+    assert all(int(n) > 256 for n in found)
 
 
 SOME = [("causal", "f16", "sm_90a"), ("document", "f32", "sm_80")]
