@@ -16,8 +16,8 @@ from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.fragments import BlockEmitter
 from tilec.backends.cuda.hopper.labels import RING
 from tilec.backends.cuda.hopper.loop import FragmentLoop
-from tilec.backends.cuda.hopper.pairs import fetched, pairs
 from tilec.backends.cuda.hopper.once import Once
+from tilec.backends.cuda.hopper.pairs import fetched, pairs
 from tilec.backends.cuda.hopper.plan import RESERVE, Plan
 from tilec.backends.cuda.hopper.products import Products
 from tilec.backends.cuda.hopper.schedule import ROWS

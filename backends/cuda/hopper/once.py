@@ -15,7 +15,7 @@ SPARE = 18
 
 
 class Once:
-    """Integers that are computed at the beginning of a tile. `known`: the names that there are by then; `room`: the registers
+    """Integers that are computed when a tile begins. `known`: the names that there are by then; `room`: the registers
     that they may take; `held`: the rows of a thread."""
 
     def __init__(
