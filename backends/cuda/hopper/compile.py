@@ -96,22 +96,21 @@ def cutting(workers: int, schedule: Tiling) -> Options:
 
 
 def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
-    """A schedule, and those to try where its kernel does not fit the registers. Of a schedule some of whose fields are
-    `named`, only the registers of the loading warps may change, and these only if they are not."""
-    if "loader" in named:
-        yield schedule
-        return
-    more = replace(schedule, loader=32)
-    if schedule.loader < 32 and more.registers[1] == schedule.registers[1]:
-        schedule = more  # which costs the others nothing
+    """A schedule, and those to try where its kernel does not fit the registers: with more of them for the loading warps,
+    then with fewer columns. Fields that are `named` stay as they are."""
+    if "loader" not in named:
+        more = replace(schedule, loader=32)
+        if schedule.loader < 32 and more.registers[1] == schedule.registers[1]:
+            schedule = more  # which costs the others nothing
     yield schedule
-    for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
+    for loader in () if "loader" in named else (40, 56) if schedule.warpgroups == 2 else (32,):
         if loader > schedule.loader and schedule.traded:
             yield replace(schedule, loader=loader)
-    for part in () if named else (3 / 4, 1 / 2, 1 / 4):
+    loader = schedule.loader if "loader" in named else max(40, schedule.loader)
+    for part in () if "columns" in named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
         if columns >= 16:
-            yield replace(schedule, columns=columns, loader=max(40, schedule.loader))
+            yield replace(schedule, columns=columns, loader=loader)
 
 
 def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = None) -> Kernel:

@@ -64,6 +64,9 @@ SHARED = (
     "random_word",
     "uniform",
     "word_from",
+    "push",
+    "push_reached",
+    "pushed",
     "gather_row",
     "quad_sum",
     "quad_max",
@@ -81,6 +84,7 @@ SHARED = (
     "widen_f16",
     "side_by_side",
     "pairs_of",
+    "diagonals_of",
 )
 """What the emulator takes from the device header as it is."""
 
