@@ -358,7 +358,8 @@ def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns), schedule.slices)
     loaded = schedule.columns // 4 * _column_loads(s)
-    return fragments + loaded + plans.RESERVE <= schedule.registers[1]
+    there = plans.product_registers(s, schedule) <= schedule.entry
+    return there and fragments + loaded + plans.RESERVE <= schedule.registers[1]
 
 
 def _column_loads(s: Structure) -> int:
