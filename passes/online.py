@@ -29,10 +29,12 @@ from functools import partial
 from tilec.builder import Builder
 from tilec.dataflow import definitions, forward, names_in
 from tilec.dtypes import DType, kind
+from tilec.ieee import absent_values
 from tilec.ir import (
     For,
     Group,
     Kernel,
+    Map,
     Op,
     Operand,
     Reduce,
@@ -43,7 +45,8 @@ from tilec.ir import (
     walk,
 )
 from tilec.passes.expand import LIMITS
-from tilec.passes.factor import Expr, Phi, Term, conversion
+from tilec.passes.factor import Expr, Known, Phi, Term, Weights, conversion
+from tilec.passes.known import is_finite
 from tilec.passes.sharing import Loop, Sharing
 from tilec.renaming import fresh
 
@@ -54,8 +57,9 @@ def online(kernel: Kernel) -> Kernel:
     """One pass over each streamed axis, where the algebra allows it."""
     taken = Builder(kernel).taken
     read = {x for op in kernel.body for x in _read(op)}
+    absent = absent_values(kernel)
     body = tuple(
-        _Stream(kernel, op, taken, read).run() if isinstance(op, Group) else op
+        _Stream(kernel, op, taken, read, absent).run() if isinstance(op, Group) else op
         for op in kernel.body
     )
     return replace(kernel, body=body)
@@ -69,7 +73,9 @@ def _read(op: Op) -> set[str]:
 class _Stream(Builder):
     """Rebuilds the body of one group around its loops."""
 
-    def __init__(self, kernel: Kernel, group: Group, taken: set[str], read: set[str]) -> None:
+    def __init__(
+        self, kernel: Kernel, group: Group, taken: set[str], read: set[str], absent: set[str]
+    ) -> None:
         super().__init__(kernel, taken)
         self.group, self.read = group, read
         self.body = group.body[:-1]
@@ -79,7 +85,8 @@ class _Stream(Builder):
         self.defs = definitions(self.body)
         self.old_types = dict(self.types)
         whole = {a for v in group.results for a in v.type.axes} - set(group.axes)
-        self.sharing = Sharing(self.body, self.yields, whole, self.old_types)
+        known = Known(absent, tuple(kernel.dims))
+        self.sharing = Sharing(self.body, self.yields, whole, self.old_types, known)
         self.rows: dict[str, Operand] = {}
 
     def run(self) -> Group:
@@ -188,11 +195,11 @@ class _Emitter:
         self.states[name, "old"], self.states[name, "new"] = self._old(k), self.new[k]
 
     def _sums(self, name: str, terms: list[Term]) -> None:
-        over = frozenset(self.b.sharing.reduction(name).over)
+        over = self.b.sharing.reduction(name).over
         for t in terms:
-            key = (over, t.x, t.y, t.phis)
-            if key not in self.accumulators:
-                self.accumulators[key] = self._sum(name, t)
+            self._accumulate(name, over, t)
+            if t.weights and any(self._guarded(t, c) for _, c in t.coefficients):
+                self._accumulate("l", over, _weights(t, t.weights))
         for when in ("old", "new"):
             values = [self._old(k) if when == "old" else self.new[k] for k in range(len(self.new))]
             if any(
@@ -215,8 +222,13 @@ class _Emitter:
             *(self._needs(x) for x in names_in(operands(self.b.defs[e])) if x in self.moving)
         )
 
-    def _sum(self, name: str, t: Term) -> int:
-        b, over = self.b, self.b.sharing.reduction(name).over
+    def _accumulate(self, name: str, over: tuple[str, ...], t: Term) -> None:
+        key = _key(over, t)
+        if key not in self.accumulators:
+            self.accumulators[key] = self._sum(name, t, over)
+
+    def _sum(self, name: str, t: Term, over: tuple[str, ...]) -> int:
+        b = self.b
         type = self._type(t, over)
         zero: Operand = 0 if type.dtype == "i64" else 0.0
         k = self._carry(name, type, zero)
@@ -353,15 +365,60 @@ class _Emitter:
         if terms is None:
             return values[self._index(name)]
         total: Operand | None = None
-        over = frozenset(b.sharing.reduction(name).over)
+        over = b.sharing.reduction(name).over
         for t in terms:
-            part = values[self.accumulators[over, t.x, t.y, t.phis]]
-            for how, c in t.coefficients:
-                part = b.map(how, part, self._outside(c, of))
+            part = self._with(t, over, values, of)
             total = part if total is None else b.map("add", total, part)
         init = getattr(b.defs[name], "init", None)
         assert total is not None
         return total if init is None else b.map("add", self._outside(init, of), total)
+
+    def _with(
+        self,
+        t: Term,
+        over: tuple[str, ...],
+        values: list[Operand],
+        of: Callable[[Operand], Operand],
+    ) -> Operand:
+        """The sum of a term with its coefficients."""
+        b, part = self.b, values[self.accumulators[_key(over, t)]]
+        for how, c in t.coefficients:
+            by = self._outside(c, of)
+            zero = 0 if b.type_of(part).dtype == "i64" else 0.0
+            match how:
+                case "keep":
+                    part = b.map("select", by, part, zero)
+                case "drop":
+                    part = b.map("select", by, zero, part)
+                case _ if t.weights and self._guarded(t, c):
+                    weights = values[self.accumulators[_key(over, _weights(t, t.weights))]]
+                    none = b.map("eq", weights, 0.0)
+                    by = b.map("select", none, 0.0 if how == "mul" else 1.0, by)
+                    part = b.map(how, part, by)
+                case _:
+                    part = b.map(how, part, by)
+        return part
+
+    # ---- rows without terms
+
+    def _guarded(self, t: Term, c: Operand) -> bool:
+        """Whether a coefficient may be NaN, which must not show in rows whose weights are all absent; these sum to 0."""
+        if t.weights is None or self._is_sum(t.weights, t, c):
+            return False
+        if c not in self.moving and not t.weights.peak:
+            return False  # weights that underflowed may sum to 0, too
+        return not is_finite(c, self.b.defs, self.b.kernel.dims)
+
+    def _is_sum(self, w: Weights, t: Term, c: Operand) -> bool:
+        """Whether a coefficient is NaN only where the sum of the weights is NaN or infinite."""
+        match self.b.defs.get(c) if isinstance(c, str) else None:
+            case Reduce(fn="sum", over=over) as op:
+                terms = self.loop.reductions.get(op.result.name) or []
+                return [_key(over, x) for x in terms] == [_key(over, _weights(t, w))]
+            case Map(fn="add" | "sub" | "max", args=args):
+                return all(isinstance(x, float) or self._is_sum(w, t, x) for x in args)
+            case _:
+                return False
 
     def _outside(self, e: Expr, of: Callable[[Operand], Operand]) -> Operand:
         if not isinstance(e, tuple):
@@ -371,6 +428,15 @@ class _Emitter:
 
     def _index(self, name: str) -> int:
         return next(k for k, v in enumerate(self.new) if v == self.states[name, "new"])
+
+
+def _key(over: tuple[str, ...], t: Term) -> tuple[object, ...]:
+    return frozenset(over), t.x, t.y, t.phis
+
+
+def _weights(t: Term, w: Weights) -> Term:
+    """The weights of a term as one of their own."""
+    return Term((), w.x, None, t.phis, w)
 
 
 def _identity(fn: str, dtype: DType) -> Operand:

@@ -14,7 +14,7 @@ from tilec.backends.cpu.expr import Evaluator
 from tilec.backends.cpu.functions import kind_for
 from tilec.backends.cpu.points import Point
 from tilec.backends.cpu.tiles import Tile
-from tilec.backends.cpu.vector import BYTES, Kind
+from tilec.backends.cpu.vector import BYTES, Kind, is_value
 from tilec.ir import Load
 
 
@@ -112,7 +112,8 @@ class Blocks:
         dtype, (*outer, last) = ev.memory.dtype_of(op.tensor), tile.axes
         steps = tuple(tile.strides[a] for a in outer)
         kind, count = kind_for(dtype, ev.float), ev.window(last).count
-        Copy(dtype, kind, tile.kind, count, steps, quick).call(
+        dense = not is_value(block.strides[last]) and block.strides[last] == 1
+        Copy(dtype, kind, tile.kind, count, steps, quick, dense).call(
             self.e,
             ev.slots["pointer", op.tensor],
             tile.base,

@@ -77,7 +77,7 @@ def _probed(
 ) -> Structure:
     """The structure of a kernel under some schedule."""
     probe = tiled(specialised(kernel, sizes, packed), schedule, packed)
-    return _fitting(probe, frozenset(scattered))
+    return _fitting(probe, frozenset(scattered), runs=True)
 
 
 def cutting(workers: int, schedule: Tiling) -> Options:
@@ -93,22 +93,21 @@ def cutting(workers: int, schedule: Tiling) -> Options:
 
 
 def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
-    """A schedule, and those to try where its kernel does not fit the registers. Of a schedule some of whose fields are
-    `named`, only the registers of the loading warps may change, and these only if they are not."""
-    if "loader" in named:
-        yield schedule
-        return
-    more = replace(schedule, loader=32)
-    if schedule.loader < 32 and more.registers[1] == schedule.registers[1]:
-        schedule = more  # which costs the others nothing
+    """A schedule, and those to try where its kernel does not fit the registers: with more of them for the loading warps,
+    then with fewer columns. Fields that are `named` stay as they are."""
+    if "loader" not in named:
+        more = replace(schedule, loader=32)
+        if schedule.loader < 32 and more.registers[1] == schedule.registers[1]:
+            schedule = more  # which costs the others nothing
     yield schedule
-    for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
+    for loader in () if "loader" in named else (40, 56) if schedule.warpgroups == 2 else (32,):
         if loader > schedule.loader and schedule.traded:
             yield replace(schedule, loader=loader)
-    for part in () if named else (3 / 4, 1 / 2, 1 / 4):
+    loader = schedule.loader if "loader" in named else max(40, schedule.loader)
+    for part in () if "columns" in named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
         if columns >= 16:
-            yield replace(schedule, columns=columns, loader=max(40, schedule.loader))
+            yield replace(schedule, columns=columns, loader=loader)
 
 
 def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = None) -> Kernel:
@@ -168,7 +167,7 @@ def sources(
     out: dict[int, Source | str] = {}
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op, scattered), schedule))
+            out[n] = emit(plans.make(recognise(kernel, op, scattered, runs=True), schedule))
         except Refused as e:
             out[n] = str(e)
     return out
@@ -251,13 +250,13 @@ def _target(schedule: Tiling) -> Target:
     )
 
 
-def fitting(kernel: Kernel, scattered: Collection[str] = ()) -> Structure:
-    """The first grid of a placed kernel that fits. Raises Refused where none does."""
+def fitting(kernel: Kernel, scattered: Collection[str] = (), runs: bool = False) -> Structure:
+    """The first grid of a placed kernel that fits. Raises Refused where none does. `runs`: see `recognise`."""
     reason = "it has no grid"
     for op in kernel.body:
         if isinstance(op, Grid):
             try:
-                return recognise(kernel, op, scattered)
+                return recognise(kernel, op, scattered, runs)
             except Refused as e:
                 reason = str(e)
     raise Refused(reason)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilec.backends.cuda.fast import Refused
-from tilec.backends.cuda.hopper import pairs
+from tilec.backends.cuda.hopper import asked
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled, labels
 from tilec.backends.cuda.hopper.schedule import ROWS, THREADS, Schedule
 from tilec.backends.cuda.hopper.slices import SLAB, Slice
@@ -87,7 +87,7 @@ def fragment_registers(s: Structure, slices: int = 1) -> int:
     scores = sum(h.init is None for h in b.heads) * s.columns // 2
     weights = len({t.x for t in b.tails}) * s.weight_parts * s.columns // 4
     sums = sum(Slice(x.width, slices).columns // 2 for x in s.slots)
-    return scores + weights + sums + pairs.registers(s)
+    return scores + weights + sums + asked.registers(s)
 
 
 def sharing(s: Structure) -> bool:

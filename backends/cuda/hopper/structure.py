@@ -201,8 +201,9 @@ class Structure:
 
     @property
     def together(self) -> bool:
-        """Whether a loading warp needs all its threads: to test windows, or to reduce over the rows of a tile."""
-        return self.chosen or any(isinstance(op, Reduce) for op in self.prologue)
+        """Whether a loading warp needs all its threads: for tests of windows, runs, or reductions over its rows."""
+        reduced = any(isinstance(op, Reduce) for op in self.prologue)
+        return self.chosen or reduced or any(t.run for t in self.rings)
 
 
 def _absent(x: Operand, b: Block) -> bool:

@@ -1,5 +1,5 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// paged: schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=104,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=40,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged: schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=40,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
 // … hopper.cuh
 
 template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
@@ -33,22 +33,14 @@ template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
+    const __grid_constant__ TensorMap k_map,
+    const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap q_map,
     const int* __restrict__ len,
     const i64 len_stride0,
     const int* __restrict__ page,
     const i64 page_stride0,
     const i64 page_stride1,
-    const u16* __restrict__ K,
-    const i64 K_stride0,
-    const i64 K_stride1,
-    const i64 K_stride2,
-    const i64 K_stride3,
-    const u16* __restrict__ V,
-    const i64 V_stride0,
-    const i64 V_stride1,
-    const i64 V_stride2,
-    const i64 V_stride3,
     u16* __restrict__ O,
     const i64 O_stride0,
     const i64 O_stride1,
@@ -63,6 +55,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     const int late_rows,
     u32* __restrict__ counter,
     u32* __restrict__ redo) {
+  if (threadIdx.x == 32) fetch_map(&k_map);
+  if (threadIdx.x == 32) fetch_map(&v_map);
   if (threadIdx.x == 32) fetch_map(&q_map);
   extern __shared__ __align__(1024) unsigned char memory[];
   const u32 shared = shared_address(memory);
@@ -70,20 +64,22 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
   if (threadIdx.x == 0) {
     for (int n = 0; n < 2; n++) barrier_init(shared + 212992 + 8 * n, 1);   // query_full
     for (int n = 0; n < 2; n++) barrier_init(shared + 213008 + 8 * n, 4);   // query_free
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213024 + 8 * n, 99);   // k_full
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213024 + 8 * n, 1);   // k_full
     for (int n = 0; n < 6; n++) barrier_init(shared + 213072 + 8 * n, 4);   // k_free
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213120 + 8 * n, 99);   // v_full
+    for (int n = 0; n < 6; n++) barrier_init(shared + 213120 + 8 * n, 1);   // v_full
     for (int n = 0; n < 6; n++) barrier_init(shared + 213168 + 8 * n, 4);   // v_free
     for (int n = 0; n < 2; n++) barrier_init(shared + 213216 + 8 * n, 1);   // tile_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 213232 + 8 * n, 7);   // tile_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 213232 + 8 * n, 6);   // tile_free
     barriers_ready();
   }
+  clear_shared(shared + 0, 16384);
   __syncthreads();
   in_turn();
   if (group == 0) {
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     const int lane = threadIdx.x & 31;
-    if (warp == 0 && (threadIdx.x & 31) == 0) {
+    if (warp == 0) {
+      Cursor<6> k_next(1);
       const int row_tiles = (8 + 3) / 4;
       const int heads = (B) * (M);
       const int tiles = row_tiles * heads;
@@ -124,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           if (windows_0 + windows_1 == 0) { start_1 = (int)(((i64)P * MP)); windows_1 = 1; }
         }
         wait(shared + 213232 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
-        {
+        if (lane == 0) {
           shared_put(shared + 213248 + 28 * (turn & 1), origin);
           shared_put(shared + 213252 + 28 * (turn & 1), b);
           shared_put(shared + 213256 + 28 * (turn & 1), i);
@@ -135,24 +131,56 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           arrive(shared + 213216 + 8 * (turn & 1));
         }
         if (origin < 0) break;
-        for (int w = 0; w < 1; w++) {
-          wait(shared + 213008 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1) ^ 1);
+        const int h_first = origin;  // edge()
+        const int t_3 = (h_first >> 2);  // floordiv(h_first, 4)   examples/paged.tile:4
+#pragma unroll 1
+        for (int n = 0; n < windows_0; n++) {
+          const int window = start_0 + n * 128;
+          const int k_spot = window + 16 * lane;   // j
+          const int t_49_ = floor_div<int>(k_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+          const int page_2_ = ((u64)(i64)(t_49_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+          const int t_50_ = floor_mod<int>(k_spot, P);  // mod(j, P)   examples/paged.tile:4
+          const int k_at = k_spot < ((i64)P * MP) ? coordinate(t_50_) : -BEYOND;
+          const int k_at_ = coordinate(page_2_);
+          const int k_at__ = coordinate(t_3);
           {
-            expect(shared + 212992 + 8 * ((turn & 1) * 1 + w), 8192);
-            copy_in(shared + 0 + ((turn & 1) * 1 + w) * 8192, &q_map, shared + 212992 + 8 * ((turn & 1) * 1 + w), 0, origin + w * 64, 0, (int)(b), (int)(i));
+            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
+            if (lane == 0) expect(shared + 213024 + 8 * k_next.stage, 16384);
+            if (lane < 8) {
+              copy_in(shared + 16384 + k_next.stage * 16384 + 2048 * lane + 0, &k_map, shared + 213024 + 8 * k_next.stage, 0, k_at, k_at_, k_at__);
+            }
           }
+          k_next.step();
         }
-        {
+#pragma unroll 1
+        for (int n = 0; n < windows_1; n++) {
+          const int window = start_1 + n * 128;
+          const int k_spot_ = window + 16 * lane;   // j
+          const int t_49__ = floor_div<int>(k_spot_, P);  // floordiv(j, P)   examples/paged.tile:4
+          const int page_2__ = ((u64)(i64)(t_49__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+          const int t_50__ = floor_mod<int>(k_spot_, P);  // mod(j, P)   examples/paged.tile:4
+          const int k_at___ = k_spot_ < ((i64)P * MP) ? coordinate(t_50__) : -BEYOND;
+          const int k_at____ = coordinate(page_2__);
+          const int k_at_____ = coordinate(t_3);
+          {
+            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
+            if (lane == 0) expect(shared + 213024 + 8 * k_next.stage, 16384);
+            if (lane < 8) {
+              copy_in(shared + 16384 + k_next.stage * 16384 + 2048 * lane + 0, &k_map, shared + 213024 + 8 * k_next.stage, 0, k_at___, k_at____, k_at_____);
+            }
+          }
+          k_next.step();
+        }
+        if (lane == 0) {
           const u32 taken = atomicAdd(counter, 1u);
           // the last one of this launch leaves it ready for the next
           if (taken == (u32)tiles - 1) *counter = 0;
           tile = taken + gridDim.x;
         }
+        tile = __shfl_sync(FULL, tile, 0);
       }
     }
-    else if (warp >= 1 && warp < 4) {
-      const int crew = warp - 1;
-      Cursor<6> k_next(1);
+    else if (warp == 1) {
       Cursor<6> v_next(1);
       for (int turn = 0;; turn++) {
         wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
@@ -170,149 +198,18 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
 #pragma unroll 1
         for (int n = 0; n < windows_0; n++) {
           const int window = start_0 + n * 128;
-          u64 k_1_rows[2];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-#pragma unroll
-          for (int lap = 0; lap < 2; lap++) {
-            const int first_line = (crew * 2 + lap) * 24;
-            const int own_spot = window + first_line + lane;   // j
-            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
-            const int t_49_own = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-            const int page_2_own = ((u64)(i64)(t_49_own) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-            const int t_50_own = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-            const u64 k_1_row = own_inside && (u64)(i64)(page_2_own) < (u64)NP && (u64)(i64)(t_50_own) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own) * K_stride0 + (i64)(t_50_own) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
-            k_1_rows[lap] = k_1_row;
-          }
-          u64 v_1_rows[2];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-#pragma unroll
-          for (int lap = 0; lap < 2; lap++) {
-            const int first_line = (crew * 2 + lap) * 24;
-            const int own_spot = window + first_line + lane;   // j
-            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
-            const int t_49_own_ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-            const int page_2_own_ = ((u64)(i64)(t_49_own_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-            const int t_50_own_ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-            const u64 v_1_row = own_inside && (u64)(i64)(page_2_own_) < (u64)NP && (u64)(i64)(t_50_own_) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own_) * V_stride0 + (i64)(t_50_own_) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
-            v_1_rows[lap] = v_1_row;
-          }
-          {
-            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
-            {
-              const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-              if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
-                const int piece = lane & 7;
-                const u64 along = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
-#pragma unroll
-                for (int lap = 0; lap < 2; lap++) {
-                  const int first_line = (crew * 2 + lap) * 24;
-#pragma unroll
-                  for (int step = 0; step < 6; step++) {
-                    const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 k_1_here = __shfl_sync(FULL, k_1_rows[lap], source);
-                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_here + along);
-                  }
-                }
-                copies_arrive(shared + 213024 + 8 * k_next.stage);
-              } else {
-                const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own__ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own__ = ((u64)(i64)(t_49_own__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own__ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  {
-#pragma unroll 1
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const int spot = window + line;
-                      const bool inside = spot < ((i64)P * MP);
-                      const int page_2_here = __shfl_sync(FULL, page_2_own__, source);
-                      const int t_50_here = __shfl_sync(FULL, t_50_own__, source);
-#pragma unroll 1
-                      for (int word = 0; word < 4; word++) {
-                        float k_1_two[2];
-#pragma unroll
-                        for (int column = 0; column < 2; column++) {
-                          const float k_1_x = ((u64)(i64)(page_2_here) < (u64)NP && (u64)(i64)(t_50_here) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here * K_stride0 + (i64)t_50_here * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-                          k_1_two[column] = inside ? k_1_x : 0.f;
-                        }
-                        u32 part_0;
-                        part_0 = pack_f16(k_1_two[0], k_1_two[1]);
-                        if (line < 128) {
-                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0);
-                        }
-                      }
-                    }
-                  }
-                }
-                arrive(shared + 213024 + 8 * k_next.stage);
-              }
-            }
-            written_for_copies(); __syncwarp();
-            if (lane == 0) {
-              arrive(shared + 213024 + 8 * k_next.stage);
-            }
-          }
-          k_next.step();
+          const int v_spot = window + 16 * lane;   // j
+          const int t_49___ = floor_div<int>(v_spot, P);  // floordiv(j, P)   examples/paged.tile:4
+          const int page_2___ = ((u64)(i64)(t_49___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49___ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+          const int t_50___ = floor_mod<int>(v_spot, P);  // mod(j, P)   examples/paged.tile:4
+          const int v_at = v_spot < ((i64)P * MP) ? coordinate(t_50___) : -BEYOND;
+          const int v_at_ = coordinate(page_2___);
+          const int v_at__ = coordinate(t_3);
           {
             wait(shared + 213168 + 8 * v_next.stage, v_next.parity);
-            {
-              const u32 tile_place = shared + 114688 + v_next.stage * 16384;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-              if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
-                const int piece = lane & 7;
-                const u64 along_ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
-#pragma unroll
-                for (int lap = 0; lap < 2; lap++) {
-                  const int first_line = (crew * 2 + lap) * 24;
-#pragma unroll
-                  for (int step = 0; step < 6; step++) {
-                    const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 v_1_here = __shfl_sync(FULL, v_1_rows[lap], source);
-                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_here + along_);
-                  }
-                }
-                copies_arrive(shared + 213120 + 8 * v_next.stage);
-              } else {
-                const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own___ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own___ = ((u64)(i64)(t_49_own___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own___ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own___ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  {
-#pragma unroll 1
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const int spot = window + line;
-                      const bool inside = spot < ((i64)P * MP);
-                      const int page_2_here_ = __shfl_sync(FULL, page_2_own___, source);
-                      const int t_50_here_ = __shfl_sync(FULL, t_50_own___, source);
-#pragma unroll 1
-                      for (int word = 0; word < 4; word++) {
-                        float v_1_two[2];
-#pragma unroll
-                        for (int column = 0; column < 2; column++) {
-                          const float v_1_x = ((u64)(i64)(page_2_here_) < (u64)NP && (u64)(i64)(t_50_here_) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here_ * V_stride0 + (i64)t_50_here_ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-                          v_1_two[column] = inside ? v_1_x : 0.f;
-                        }
-                        u32 part_0_;
-                        part_0_ = pack_f16(v_1_two[0], v_1_two[1]);
-                        if (line < 128) {
-                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0_);
-                        }
-                      }
-                    }
-                  }
-                }
-                arrive(shared + 213120 + 8 * v_next.stage);
-              }
-            }
-            written_for_copies(); __syncwarp();
-            if (lane == 0) {
-              arrive(shared + 213120 + 8 * v_next.stage);
+            if (lane == 0) expect(shared + 213120 + 8 * v_next.stage, 16384);
+            if (lane < 8) {
+              copy_in(shared + 114688 + v_next.stage * 16384 + 2048 * lane + 0, &v_map, shared + 213120 + 8 * v_next.stage, 0, v_at, v_at_, v_at__);
             }
           }
           v_next.step();
@@ -320,152 +217,42 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
 #pragma unroll 1
         for (int n = 0; n < windows_1; n++) {
           const int window = start_1 + n * 128;
-          u64 k_1_rows_[2];  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-#pragma unroll
-          for (int lap = 0; lap < 2; lap++) {
-            const int first_line = (crew * 2 + lap) * 24;
-            const int own_spot = window + first_line + lane;   // j
-            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
-            const int t_49_own____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-            const int page_2_own____ = ((u64)(i64)(t_49_own____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-            const int t_50_own____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-            const u64 k_1_row_ = own_inside && (u64)(i64)(page_2_own____) < (u64)NP && (u64)(i64)(t_50_own____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(K + ((i64)(page_2_own____) * K_stride0 + (i64)(t_50_own____) * K_stride1 + (i64)(t_3) * K_stride2)) : (u64)K + NO_ROW;
-            k_1_rows_[lap] = k_1_row_;
-          }
-          u64 v_1_rows_[2];  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-#pragma unroll
-          for (int lap = 0; lap < 2; lap++) {
-            const int first_line = (crew * 2 + lap) * 24;
-            const int own_spot = window + first_line + lane;   // j
-            const bool own_inside = lane < 24 && own_spot < ((i64)P * MP);
-            const int t_49_own_____ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-            const int page_2_own_____ = ((u64)(i64)(t_49_own_____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-            const int t_50_own_____ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-            const u64 v_1_row_ = own_inside && (u64)(i64)(page_2_own_____) < (u64)NP && (u64)(i64)(t_50_own_____) < (u64)P && (u64)(i64)(t_3) < (u64)2 ? (u64)(V + ((i64)(page_2_own_____) * V_stride0 + (i64)(t_50_own_____) * V_stride1 + (i64)(t_3) * V_stride2)) : (u64)V + NO_ROW;
-            v_1_rows_[lap] = v_1_row_;
-          }
-          {
-            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
-            {
-              const u32 tile_place = shared + 16384 + k_next.stage * 16384;  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-              if (is_whole(K, K_stride3, K_stride0, K_stride1, K_stride2)) {
-                const int piece = lane & 7;
-                const u64 along__ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
-#pragma unroll
-                for (int lap = 0; lap < 2; lap++) {
-                  const int first_line = (crew * 2 + lap) * 24;
-#pragma unroll
-                  for (int step = 0; step < 6; step++) {
-                    const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 k_1_here_ = __shfl_sync(FULL, k_1_rows_[lap], source);
-                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), k_1_here_ + along__);
-                  }
-                }
-                copies_arrive(shared + 213024 + 8 * k_next.stage);
-              } else {
-                const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own______ = ((u64)(i64)(t_49_own______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own______ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  {
-#pragma unroll 1
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const int spot = window + line;
-                      const bool inside = spot < ((i64)P * MP);
-                      const int page_2_here__ = __shfl_sync(FULL, page_2_own______, source);
-                      const int t_50_here__ = __shfl_sync(FULL, t_50_own______, source);
-#pragma unroll 1
-                      for (int word = 0; word < 4; word++) {
-                        float k_1_two_[2];
-#pragma unroll
-                        for (int column = 0; column < 2; column++) {
-                          const float k_1_x_ = ((u64)(i64)(page_2_here__) < (u64)NP && (u64)(i64)(t_50_here__) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(K[(i64)page_2_here__ * K_stride0 + (i64)t_50_here__ * K_stride1 + (i64)t_3 * K_stride2 + (i64)((8 * piece + 2 * word) + column) * K_stride3]) : 0.f);  // load(page_2, t_50, t_3, d)   examples/paged.tile:4
-                          k_1_two_[column] = inside ? k_1_x_ : 0.f;
-                        }
-                        u32 part_0__;
-                        part_0__ = pack_f16(k_1_two_[0], k_1_two_[1]);
-                        if (line < 128) {
-                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0__);
-                        }
-                      }
-                    }
-                  }
-                }
-                arrive(shared + 213024 + 8 * k_next.stage);
-              }
-            }
-            written_for_copies(); __syncwarp();
-            if (lane == 0) {
-              arrive(shared + 213024 + 8 * k_next.stage);
-            }
-          }
-          k_next.step();
+          const int v_spot_ = window + 16 * lane;   // j
+          const int t_49____ = floor_div<int>(v_spot_, P);  // floordiv(j, P)   examples/paged.tile:4
+          const int page_2____ = ((u64)(i64)(t_49____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
+          const int t_50____ = floor_mod<int>(v_spot_, P);  // mod(j, P)   examples/paged.tile:4
+          const int v_at___ = v_spot_ < ((i64)P * MP) ? coordinate(t_50____) : -BEYOND;
+          const int v_at____ = coordinate(page_2____);
+          const int v_at_____ = coordinate(t_3);
           {
             wait(shared + 213168 + 8 * v_next.stage, v_next.parity);
-            {
-              const u32 tile_place = shared + 114688 + v_next.stage * 16384;  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-              if (is_whole(V, V_stride3, V_stride0, V_stride1, V_stride2)) {
-                const int piece = lane & 7;
-                const u64 along___ = (8 * piece) < 64 ? 2 * (8 * piece) : NO_COLUMN;
-#pragma unroll
-                for (int lap = 0; lap < 2; lap++) {
-                  const int first_line = (crew * 2 + lap) * 24;
-#pragma unroll
-                  for (int step = 0; step < 6; step++) {
-                    const int source = step * 4 + lane / 8, line = first_line + source;
-                    const u64 v_1_here_ = __shfl_sync(FULL, v_1_rows_[lap], source);
-                    if (line < 128) copy_piece(piece_place<128>(tile_place, line, piece), v_1_here_ + along___);
-                  }
-                }
-                copies_arrive(shared + 213120 + 8 * v_next.stage);
-              } else {
-                const int piece = lane & 7;
-#pragma unroll 1
-                for (int first_line = crew * 16; first_line < 128; first_line += 48) {
-                  const int own_spot = window + first_line + lane;   // j
-                  const bool own_inside = lane < 16 && own_spot < ((i64)P * MP);
-                  const int t_49_own_______ = floor_div<int>(own_spot, P);  // floordiv(j, P)   examples/paged.tile:4
-                  const int page_2_own_______ = ((u64)(i64)(t_49_own_______) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_own_______ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
-                  const int t_50_own_______ = floor_mod<int>(own_spot, P);  // mod(j, P)   examples/paged.tile:4
-                  {
-#pragma unroll 1
-                    for (int step = 0; step < 4; step++) {
-                      const int source = step * 4 + lane / 8, line = first_line + source;
-                      const int spot = window + line;
-                      const bool inside = spot < ((i64)P * MP);
-                      const int page_2_here___ = __shfl_sync(FULL, page_2_own_______, source);
-                      const int t_50_here___ = __shfl_sync(FULL, t_50_own_______, source);
-#pragma unroll 1
-                      for (int word = 0; word < 4; word++) {
-                        float v_1_two_[2];
-#pragma unroll
-                        for (int column = 0; column < 2; column++) {
-                          const float v_1_x_ = ((u64)(i64)(page_2_here___) < (u64)NP && (u64)(i64)(t_50_here___) < (u64)P && (u64)(i64)(t_3) < (u64)2 && ((8 * piece + 2 * word) + column) < 64 ? f16_value(V[(i64)page_2_here___ * V_stride0 + (i64)t_50_here___ * V_stride1 + (i64)t_3 * V_stride2 + (i64)((8 * piece + 2 * word) + column) * V_stride3]) : 0.f);  // load(page_2, t_50, t_3, e)   examples/paged.tile:6
-                          v_1_two_[column] = inside ? v_1_x_ : 0.f;
-                        }
-                        u32 part_0___;
-                        part_0___ = pack_f16(v_1_two_[0], v_1_two_[1]);
-                        if (line < 128) {
-                          shared_word(piece_place<128>(tile_place, line, piece) + 4 * word, part_0___);
-                        }
-                      }
-                    }
-                  }
-                }
-                arrive(shared + 213120 + 8 * v_next.stage);
-              }
-            }
-            written_for_copies(); __syncwarp();
-            if (lane == 0) {
-              arrive(shared + 213120 + 8 * v_next.stage);
+            if (lane == 0) expect(shared + 213120 + 8 * v_next.stage, 16384);
+            if (lane < 8) {
+              copy_in(shared + 114688 + v_next.stage * 16384 + 2048 * lane + 0, &v_map, shared + 213120 + 8 * v_next.stage, 0, v_at___, v_at____, v_at_____);
             }
           }
           v_next.step();
+        }
+      }
+    }
+    else if (warp == 2) {
+      for (int turn = 0;; turn++) {
+        wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
+        const int b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
+        const int i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
+        const int start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
+        const int windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
+        const int start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
+        const int windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
+        if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
+        if (origin < 0) break;
+        if (lane == 0) for (int w = 0; w < 1; w++) {
+          wait(shared + 213008 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1) ^ 1);
+          {
+            expect(shared + 212992 + 8 * ((turn & 1) * 1 + w), 512);
+            copy_in(shared + 0 + ((turn & 1) * 1 + w) * 8192 + 0, &q_map, shared + 212992 + 8 * ((turn & 1) * 1 + w), 0, origin + w * 64, (int)(b), (int)(i));
+          }
         }
       }
     }
@@ -493,7 +280,6 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
     wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
     wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
-    copied_for_products();
     group_fence();
     pin(t_5);
     rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
@@ -676,13 +462,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       for (int n = begin_0; n < windows_0; n++) {
         const int window = start_0 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
         wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
-        copied_for_products();
         group_fence();
         pin(t_5);
         rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
         group_commit();
         wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
-        copied_for_products();
         group_fence();
         pin(O_1);
         pin(t_35_packed);
@@ -767,13 +551,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         const int window = start_1 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
         const int rest = ((i64)P * MP) - stream_lane;
         wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
-        copied_for_products();
         group_fence();
         pin(t_5);
         rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
         group_commit();
         wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
-        copied_for_products();
         group_fence();
         pin(O_1);
         pin(t_35_packed);
@@ -866,11 +648,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
       const int next_origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
       wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
-      copied_for_products();
       if (next_origin >= 0) {
         wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
         wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
-        copied_for_products();
       }
       group_fence();
       pin(O_1);
