@@ -29,6 +29,7 @@ from functools import partial
 from tilec.builder import Builder
 from tilec.dataflow import definitions, forward, names_in
 from tilec.dtypes import DType, kind
+from tilec.ieee import absent_values
 from tilec.ir import (
     For,
     Group,
@@ -42,8 +43,9 @@ from tilec.ir import (
     operands,
     walk,
 )
+from tilec.passes.behind import Behind, alone, key
 from tilec.passes.expand import LIMITS
-from tilec.passes.factor import Expr, Phi, Term, conversion
+from tilec.passes.factor import Expr, Known, Phi, Term, conversion
 from tilec.passes.sharing import Loop, Sharing
 from tilec.renaming import fresh
 
@@ -54,8 +56,9 @@ def online(kernel: Kernel) -> Kernel:
     """One pass over each streamed axis, where the algebra allows it."""
     taken = Builder(kernel).taken
     read = {x for op in kernel.body for x in _read(op)}
+    absent = absent_values(kernel)
     body = tuple(
-        _Stream(kernel, op, taken, read).run() if isinstance(op, Group) else op
+        _Stream(kernel, op, taken, read, absent).run() if isinstance(op, Group) else op
         for op in kernel.body
     )
     return replace(kernel, body=body)
@@ -69,7 +72,9 @@ def _read(op: Op) -> set[str]:
 class _Stream(Builder):
     """Rebuilds the body of one group around its loops."""
 
-    def __init__(self, kernel: Kernel, group: Group, taken: set[str], read: set[str]) -> None:
+    def __init__(
+        self, kernel: Kernel, group: Group, taken: set[str], read: set[str], absent: set[str]
+    ) -> None:
         super().__init__(kernel, taken)
         self.group, self.read = group, read
         self.body = group.body[:-1]
@@ -79,7 +84,8 @@ class _Stream(Builder):
         self.defs = definitions(self.body)
         self.old_types = dict(self.types)
         whole = {a for v in group.results for a in v.type.axes} - set(group.axes)
-        self.sharing = Sharing(self.body, self.yields, whole, self.old_types)
+        known = Known(absent, tuple(kernel.dims))
+        self.sharing = Sharing(self.body, self.yields, whole, self.old_types, known)
         self.rows: dict[str, Operand] = {}
 
     def run(self) -> Group:
@@ -114,6 +120,9 @@ class _Emitter:
     def __init__(self, stream: _Stream, loop: Loop) -> None:
         self.b, self.loop = stream, loop
         self.moving = forward(stream.body, loop.reductions)
+        self.behind = Behind(
+            stream.defs, stream.yields, stream.kernel.dims, loop.reductions, self.moving
+        )
         self.regions: list[list[Op]] = [stream.ops, *([] for _ in loop.axes)]
         self.copies: dict[str, Operand] = {}
         self.states: dict[tuple[str, str], Operand] = {}
@@ -188,11 +197,11 @@ class _Emitter:
         self.states[name, "old"], self.states[name, "new"] = self._old(k), self.new[k]
 
     def _sums(self, name: str, terms: list[Term]) -> None:
-        over = frozenset(self.b.sharing.reduction(name).over)
+        over = self.b.sharing.reduction(name).over
         for t in terms:
-            key = (over, t.x, t.y, t.phis)
-            if key not in self.accumulators:
-                self.accumulators[key] = self._sum(name, t)
+            self._accumulate(name, over, t)
+            if t.weights and self._asked(name, t):
+                self._accumulate("l", over, alone(t.weights))
         for when in ("old", "new"):
             values = [self._old(k) if when == "old" else self.new[k] for k in range(len(self.new))]
             if any(
@@ -215,8 +224,18 @@ class _Emitter:
             *(self._needs(x) for x in names_in(operands(self.b.defs[e])) if x in self.moving)
         )
 
-    def _sum(self, name: str, t: Term) -> int:
-        b, over = self.b, self.b.sharing.reduction(name).over
+    def _asked(self, name: str, t: Term) -> bool:
+        """Whether the sum of a term's weights is asked for behind the loop."""
+        behind = self.behind
+        return behind.unbounded(name, t) or any(behind.guarded(t, c) for _, c in t.coefficients)
+
+    def _accumulate(self, name: str, over: tuple[str, ...], t: Term) -> None:
+        k = key(over, t)
+        if k not in self.accumulators:
+            self.accumulators[k] = self._sum(name, t, over)
+
+    def _sum(self, name: str, t: Term, over: tuple[str, ...]) -> int:
+        b = self.b
         type = self._type(t, over)
         zero: Operand = 0 if type.dtype == "i64" else 0.0
         k = self._carry(name, type, zero)
@@ -353,15 +372,39 @@ class _Emitter:
         if terms is None:
             return values[self._index(name)]
         total: Operand | None = None
-        over = frozenset(b.sharing.reduction(name).over)
         for t in terms:
-            part = values[self.accumulators[over, t.x, t.y, t.phis]]
-            for how, c in t.coefficients:
-                part = b.map(how, part, self._outside(c, of))
+            part = self._behind(name, t, values, of)
             total = part if total is None else b.map("add", total, part)
         init = getattr(b.defs[name], "init", None)
         assert total is not None
         return total if init is None else b.map("add", self._outside(init, of), total)
+
+    def _behind(
+        self, name: str, t: Term, values: list[Operand], of: Callable[[Operand], Operand]
+    ) -> Operand:
+        """What a term of a reduction is behind the loop: its sum with its coefficients."""
+        b, over = self.b, self.b.sharing.reduction(name).over
+        part = values[self.accumulators[key(over, t)]]
+        l: Operand = 1.0
+        if t.weights and self._asked(name, t):
+            l = values[self.accumulators[key(over, alone(t.weights))]]
+        if self.behind.unbounded(name, t):
+            finite = b.map("eq", b.map("sub", l, l), 0.0)
+            part = b.map("mul", part, b.map("select", finite, 1.0, 0.0))
+        zero = 0 if b.type_of(part).dtype == "i64" else 0.0
+        for how, c in t.coefficients:
+            by = self._outside(c, of)
+            match how:
+                case "keep":
+                    part = b.map("select", by, part, zero)
+                case "drop":
+                    part = b.map("select", by, zero, part)
+                case _:
+                    if self.behind.guarded(t, c):
+                        nothing = 0.0 if how == "mul" else 1.0
+                        by = b.map("select", b.map("eq", l, 0.0), nothing, by)
+                    part = b.map(how, part, by)
+        return part
 
     def _outside(self, e: Expr, of: Callable[[Operand], Operand]) -> Operand:
         if not isinstance(e, tuple):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tilec.dataflow import definitions, forward, names_in
 from tilec.ir import Body, Contract, Operand, Reduce, Type, operands
-from tilec.passes.factor import Context, NotFactored, Term, factor
+from tilec.passes.factor import Context, Known, NotFactored, Term, factor
 
 Reduction = Reduce | Contract
 
@@ -29,7 +29,8 @@ class Loop:
 class Sharing:
     """The loops of a group's body, and which reductions share each.
 
-    `whole`: the axes that a tile holds whole, so that no loop runs over them. `types`: those of the body's values.
+    `whole`: the axes that a tile holds whole, so that no loop runs over them. `types`: those of the body's values. `known`:
+    what else is known of these.
     """
 
     def __init__(
@@ -38,8 +39,9 @@ class Sharing:
         yields: tuple[Operand, ...],
         whole: AbstractSet[str],
         types: Mapping[str, Type],
+        known: Known,
     ) -> None:
-        self.body, self.yields, self.types = body, yields, types
+        self.body, self.yields, self.types, self.known = body, yields, types, known
         self.whole = set(whole)
         self.defs = definitions(body)
         self.loops: list[Loop] = []
@@ -136,6 +138,7 @@ class Sharing:
             self.types,
             frozenset(op.over),
             forward(self.body, states) if states else set(),
+            self.known,
         )
         if isinstance(op, Reduce) and op.fn != "sum":
             if op.args[0] in context.moving:

@@ -28,6 +28,16 @@ BODIES = {
     "weights, masked twice": "sum[j](exp(T) * V[j, e] / sum[j](exp(S)) if j < lo[i] else 0)",
     "another's normaliser": "sum[j](exp(T) * V[j, e] / sum[j](exp(S)))",
     "their own normaliser": "sum[j](exp(T) * V[j, e] / sum[j](exp(T)))",
+    "behind weights": "sum[j](softmax[j](T) * V[j, e] * g[i])",
+    "behind weights by hand": "sum[j](exp(T - max[j](T)) * V[j, e] * g[i])",
+    "behind masked values": "sum[j](softmax[j](T) * g[i] * (V[j, e] if j < 5 else 0))",
+    "a sink": "sum[j](softmax[j](T, g[i]) * V[j, e])",
+    "behind a sink": "sum[j](softmax[j](T, a) * V[j, e] * g[i])",
+    "of a difference": "sum[j]((softmax[j](T) - g[i] * softmax[j](T * 0.5)) * V[j, e])",
+    "rows of weights": "sum[j]((softmax[j](S) if lo[i] > 0 and j < lo[i] else 0) * V[j, e])",
+    "no rows of weights": "sum[j]((0 if lo[i] < 1 else softmax[j](S)) * V[j, e])",
+    "rows of weights by hand": "sum[j](exp(S - max[j](S)) * V[j, e] * (g[i] if lo[i] > 0 else 0))",
+    "weights of rows that are hidden": "sum[j](softmax[j](S) * (P[i, j] if lo[i] > 0 else 0)) * V[0, e]",
 }
 M, N, D, E = 6, 11, 4, 3
 LIMITS = np.array([0, 3, 0, N, 7, 0], np.int32)

@@ -35,6 +35,7 @@ typedef uint16_t u16;
 #define TANH_5 0.11544492f
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define BEYOND (1 << 30)
+#define FAR (1 << 29)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif
@@ -160,6 +161,9 @@ template<class T> inline void shared_two(u32 a, T (&x)[2]) {
   is_read(a); is_read(a + sizeof(T));
   memcpy(x, arena + a, sizeof x);
 }
+inline void read_again(u32&) {}
+template<int N> inline void read_again(u32 (&)[N]) {}
+inline void push_carry(u32& word, u32 a, u32 b) { word = 2 * word + (u32)((u64)a + b >> 32); }
 inline u64 product_of(u32 a, u32 b) { return (u64)a * b; }
 inline void two_of(const float* p, bool there, float& x, float& y) {
   if ((u64)p % 8) fail("a pair is not aligned");

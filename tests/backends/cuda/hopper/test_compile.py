@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tilec
+from tests.backends.cuda.compiler import needs_nvrtc
 from tests.backends.cuda.hopper import running
 from tests.programs import CAUSAL
 from tilec.backends.cuda import generate, nvrtc
@@ -20,7 +21,7 @@ from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.compile import candidates
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
 from tilec.backends.cuda.hopper.sections import section
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import ArgumentError
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 FITTING = [
@@ -56,22 +57,13 @@ ALL = bool(os.environ.get("TILEC_CUDA_ALL"))
 WIDE = {"M": 4096, "N": 4096, "D": 128, "E": 128}
 
 
-def compiler() -> bool:
-    """Whether NVRTC can be loaded."""
-    try:
-        nvrtc.version()
-    except UnsupportedError:
-        return False
-    return True
-
-
 def code(name: str, **schedule: object) -> Code:
     """The code of an example for wide heads."""
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a", schedule=schedule)
     return kernel.gpu_code(dtype="bf16", **{d: n for d, n in WIDE.items() if d in kernel.dims})
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize("name", FITTING if ALL else ["causal", "document", "paged"])
 def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
     check_usage(code(name))
@@ -88,7 +80,7 @@ WIDER: list[tuple[str, dict[str, int], tuple[int, int, int]]] = [
 """Heads wider than 256, and the warpgroups, slices and columns of their tiles."""
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize(("name", "sizes", "expected"), WIDER if ALL else WIDER[:1])
 def test_wider_heads_are_as_planned(
     name: str, sizes: dict[str, int], expected: tuple[int, int, int]
@@ -161,7 +153,7 @@ def test_schedules_are_checked() -> None:
         changed(Schedule(), {"colums": 64})
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 def test_a_schedule_is_taken_or_refused_aloud() -> None:
     assert "columns=64" in code("naive", columns=64, emitter="hopper").note
     with pytest.raises(ArgumentError, match="fragments take"):
@@ -176,7 +168,7 @@ kernel gated(Q[H, M, D], K[H, N, D], V[H, N, E], G[H, M, E]) -> O[h, i, e]:
 GATES = {"H": 4, "M": 300, "N": 300, "D": 256, "E": 256}
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize(
     ("text", "sizes"),
     [(GATED, GATES), ((EXAMPLES / "int8_cache.tile").read_text(), {})],
@@ -240,3 +232,15 @@ def test_a_schedule_that_spills_says_so_first(monkeypatch: pytest.MonkeyPatch) -
     said = str(e.value)
     assert ": 8 bytes of registers go to memory with schedule warpgroups=3,columns=128" in said
     assert "grid" not in said
+
+
+def test_products_that_begin_with_too_few_registers_are_refused() -> None:
+    """Three blocks leave a thread 80; the compiler does not take the products of 128 columns of values then."""
+    kernel = tilec.load(
+        EXAMPLES / "naive.tile",
+        target="cuda:sm_90a",
+        schedule={"warpgroups": 1, "columns": 32, "blocks": 3},
+    )
+    sizes = {"B": 1, "H": 2, "M": 256, "N": 256, "D": 128, "E": 128}
+    with pytest.raises(ArgumentError, match="94 registers per thread, which begins with 80"):
+        kernel.gpu_code(dtype="f16", **sizes)
