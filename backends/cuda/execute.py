@@ -17,6 +17,7 @@ from tilec.backends.cuda.block import WORDS, WORKSPACE, Address
 from tilec.backends.cuda.code import Called, Code, compiled
 from tilec.backends.cuda.fast import HOPPER, NAMES, emitter, launcher, names
 from tilec.backends.cuda.prepared import Part, Prepared, Step
+from tilec.backends.cuda.simt.arguments import Function
 from tilec.backends.cuda.start import Start, Whole, uncut
 from tilec.backends.cuda.target import arch_of, chosen, fast_fields
 from tilec.backends.cuda.untiled import Untiled
@@ -30,7 +31,9 @@ from tilec.scalar import Number
 
 MOST_BLOCKS = 1 << 30
 RESIDENT = 4
-"""Blocks per multiprocessor where each needs a workspace of its own."""
+"""Blocks per multiprocessor where each needs a workspace of its own, or takes one task after the other."""
+THREADS = 2048
+"""Threads per multiprocessor where blocks are small and take one task after the other."""
 IDLE = 2
 """Blocks per multiprocessor of a kernel that mostly looks at a flag: as many as are there at once, whatever they hold."""
 ALIGN = 256
@@ -152,8 +155,7 @@ class Executable:
         places |= {WORKSPACE: Address(len(arrays), size), WORDS: Address(len(arrays) + 1)}
         size += max((blocks[n] * f.workspace for n, f in code.functions.items()), default=0)
         layout = code.layout_of_redo if redo else code.layout
-        grids = range(code.numbers.grids)
-        steps = tuple(Step(loaded.kernels[n], n, blocks[n]) for n in grids if blocks[n])
+        steps = tuple(Step(loaded.kernels[n], n, blocks[n]) for n in sorted(blocks) if blocks[n])
         return Part(steps, layout.contents(numbers, known, places, views), size)
 
     def blocks(
@@ -168,11 +170,8 @@ class Executable:
         processors = launch.processors(device)
         out: dict[int, int] = {}
         for n, f in code.functions.items():
-            most = RESIDENT * processors if f.workspace else MOST_BLOCKS
-            if redo:
-                most = min(most, IDLE * processors)
-            tasks = numbers[code.numbers.index["tasks", str(n)]]
-            out[n] = min(int(tasks), most)
+            tasks = sum(int(numbers[code.numbers.index["tasks", str(k)]]) for k in f.grids)
+            out[n] = min(tasks, IDLE * processors if redo else most_blocks(f, processors))
         if code.fast:
             its = launcher(code.emitter)
             out |= {n: its.blocks(s, known, processors) for n, s in code.fast.items()}
@@ -284,6 +283,15 @@ class Executable:
                 )
             self.loaded[key] = _load(device, code)
         return self.loaded[key]
+
+
+def most_blocks(f: Function, processors: int) -> int:
+    """The blocks of a launch, where there are tasks for as many."""
+    if f.workspace:
+        return RESIDENT * processors
+    if len(f.grids) > 1:
+        return max(RESIDENT, THREADS // f.threads) * processors
+    return MOST_BLOCKS
 
 
 def size_class(n: int) -> int:

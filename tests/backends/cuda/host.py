@@ -16,7 +16,7 @@ import numpy as np
 
 from tilec.arrays import Array, numpy_dtype, view
 from tilec.backends.cuda import call
-from tilec.backends.cuda.block import WORKSPACE, Address, Block, Layout
+from tilec.backends.cuda.block import WORDS, WORKSPACE, Address, Block, Layout
 from tilec.backends.cuda.simt.lower import lower
 from tilec.backends.cuda.source import complete
 from tilec.ir import Kernel
@@ -94,13 +94,15 @@ def run_views(
     workspace = np.full(most * blocks + 1, 0xFF, np.uint8)
     listed = numbers.list(known, views)
     layout = Layout({0: [module.arguments.parameter(redo=False)]}, numbers.index)
-    places = {name: Address(k) for k, name in enumerate([*views, WORKSPACE])}
+    words = np.zeros(8, np.uint64)
+    places = {name: Address(k) for k, name in enumerate([*views, WORKSPACE, WORDS])}
     block = Block(layout.contents(listed, known, places, views))
-    block.fill((*(v.pointer for v in views.values()), workspace.ctypes.data))
+    block.fill((*(v.pointer for v in views.values()), workspace.ctypes.data, words.ctypes.data))
     packed = ctypes.c_void_p.from_address(block.tables[0])
-    for n, f in module.functions.items():
-        tasks = int(listed[numbers.index["tasks", str(n)]])
+    for f in module.functions.values():
+        tasks = sum(int(listed[numbers.index["tasks", str(k)]]) for k in f.grids)
         first, step = (f.threads - 1, -1) if backwards else (0, 1)
         if tasks:
             entry = getattr(library, f"run_{f.name}")
             entry(packed, ctypes.c_int64(min(tasks, blocks)), first, step)
+        assert not words.any()
