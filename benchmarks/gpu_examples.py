@@ -1,6 +1,6 @@
 """The examples at sizes of real use on a GPU, beside what their bytes or their products must take.
 
-    python benchmarks/gpu_examples.py [--only paged,int8_cache] [--seconds 60] [--out X.jsonl]
+    python benchmarks/gpu_examples.py [--only paged,int8_cache] [--seconds 60] [--out X.jsonl] [--schedule columns=64,…]
 
 `least` is the larger of two times: that of the bytes of all arguments and results at 4.2 TB/s, and that of the products that
 masks leave at 780 TFLOP/s, what an H200 reaches in either. It is no bound of the program (exponentials, integers and masks
@@ -269,13 +269,15 @@ def runs() -> list[Run]:
     ]
 
 
-def timed(run: Run) -> float:
-    """The time of a call, in ms."""
+def timed(run: Run, schedule: str) -> float:
+    """The time of a call, in ms. `schedule`: fields that it shall have, as `name=value` with commas between."""
     import torch
 
     import tilec
 
-    kernel = tilec.load(ROOT / "examples" / f"{run.example}.tile", target="cuda")
+    fields = dict(x.split("=") for x in schedule.split(",") if x)
+    file = ROOT / "examples" / f"{run.example}.tile"
+    kernel = tilec.load(file, target="cuda", schedule=fields)
     arrays = run.make()
     kernel(*arrays, **run.scalars)
     torch.cuda.synchronize()
@@ -287,7 +289,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help="names of examples")
+    parser.add_argument("--only", default="", help="names of examples, or of their sizes")
+    parser.add_argument("--schedule", default="", help="fields of the schedule")
     parser.add_argument("--seconds", type=float, default=300.0, help="none begins after that")
     parser.add_argument("--out", type=Path, default=Path("gpu_examples.jsonl"))
     options = parser.parse_args()
@@ -295,13 +298,14 @@ def main() -> int:
     begun = time.monotonic()
     facts = record.circumstances()
     for run in runs():
-        if only and run.example not in only:
+        if only and not only & {run.example, f"{run.example} {run.what}"}:
             continue
         if time.monotonic() - begun > options.seconds:
             print(f"# not run: {run.example} {run.what}")
             continue
-        ms = timed(run)
+        ms = timed(run, options.schedule)
         row = {"example": run.example, "sizes": run.what, "ms": ms, "least_ms": run.least}
+        row |= {"schedule": options.schedule} if options.schedule else {}
         record.write(options.out, {**row, **facts})
         over = f"{ms / run.least:6.2f} x least"
         print(f"{run.example:12} {run.what:32} {ms:8.4f} ms {over}", flush=True)

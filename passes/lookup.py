@@ -26,9 +26,7 @@ from tilec.dataflow import definitions, live, names_in
 from tilec.dtypes import kind
 from tilec.folding import FoldingBuilder
 from tilec.ir import (
-    Axis,
     Body,
-    Buffer,
     Cast,
     For,
     Grid,
@@ -38,15 +36,11 @@ from tilec.ir import (
     Map,
     Op,
     Operand,
-    Store,
-    Type,
-    Value,
     operands,
     rebuild,
     walk,
 )
-from tilec.passes.specialise import fix
-from tilec.renaming import fresh, used_names
+from tilec.passes.beforehand import Growing, Table
 
 SIDE_BY_SIDE = 256
 """The differences that are looked up side by side."""
@@ -64,11 +58,8 @@ def lookup(kernel: Kernel) -> Kernel:
     return replace(by.kernel, body=body)
 
 
-class _Lookups:
-    """The look-ups of a kernel. `kernel`: with the axes added so far."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.taken = kernel, used_names(kernel)
+class _Lookups(Growing):
+    """The look-ups of a kernel."""
 
     def op(self, op: Op) -> Iterator[Op]:
         """What takes an op's place."""
@@ -84,10 +75,8 @@ class _Lookups:
 
     def differences(self, row: str, stream: str) -> str:
         """An axis of the differences of two positions."""
-        name = fresh(f"{stream}_{row}", self.taken)
-        count = fix(("add", self.kernel.extents[row], self.kernel.extents[stream]), {})
-        self.kernel = replace(self.kernel, axes=(*self.kernel.axes, Axis(name, count)))
-        return name
+        extents = self.kernel.extents
+        return self.axis(f"{stream}_{row}", ("add", extents[row], extents[stream]))
 
 
 class _Grid:
@@ -97,7 +86,7 @@ class _Grid:
         self.by, self.grid, self.row = by, grid, row
         self.known = definitions(walk(grid.body))
         self.single = {a for a, n in grid.axes if n == 1}
-        self.tables: dict[tuple[str, str, tuple[str, ...]], _Table] = {}
+        self.tables: dict[tuple[str, str, tuple[str, ...]], Table] = {}
 
     def run(self) -> Grid:
         body = tuple(self.loop(op) if isinstance(op, For) else op for op in self.grid.body)
@@ -131,11 +120,11 @@ class _Grid:
         index: list[Operand]
         many = (tiles[self.row] or 0) >= MANY
         if many and self.slope(op.result.name, stream) == 0:
-            value = self.by_difference(stream, outer).buffer(op, self.known)
+            value = self.by_difference(stream, outer).buffer(op.result.name, self.known)
             rows = emit.scalar(self.by.kernel.extents[self.row])
             index = [*outer, emit.fn("add", emit.fn("sub", stream, self.row), rows)]
         elif self.single - below and self.is_short(self.row) and self.is_short(stream):
-            value = self.by_pair(stream, outer).buffer(op, self.known)
+            value = self.by_pair(stream, outer).buffer(op.result.name, self.known)
             index = [*outer, self.row, stream]
         else:
             yield op
@@ -196,66 +185,19 @@ class _Grid:
             case _:
                 return None if any(found) else 0
 
-    def by_difference(self, stream: str, outer: tuple[str, ...]) -> _Table:
+    def by_difference(self, stream: str, outer: tuple[str, ...]) -> Table:
         """The table with an element for each difference."""
         if ("by difference", stream, outer) not in self.tables:
             axis = self.by.differences(self.row, stream)
-            table = _Table(self.by, {**dict.fromkeys(outer, 1), axis: SIDE_BY_SIDE})
+            table = Table(self.by, {**dict.fromkeys(outer, 1), axis: SIDE_BY_SIDE})
             rows = table.emit.scalar(self.by.kernel.extents[self.row])
             table.given = {self.row: 0, stream: table.emit.fn("sub", axis, rows)}
             self.tables["by difference", stream, outer] = table
         return self.tables["by difference", stream, outer]
 
-    def by_pair(self, stream: str, outer: tuple[str, ...]) -> _Table:
+    def by_pair(self, stream: str, outer: tuple[str, ...]) -> Table:
         """The table with an element for each pair."""
         if ("by pair", stream, outer) not in self.tables:
             axes = {**dict.fromkeys(outer, 1), self.row: 1, stream: SHORT}
-            self.tables["by pair", stream, outer] = _Table(self.by, axes)
+            self.tables["by pair", stream, outer] = Table(self.by, axes)
         return self.tables["by pair", stream, outer]
-
-
-class _Table:
-    """What is looked up along some axes, once. `given`: operands that others take the place of."""
-
-    def __init__(self, by: _Lookups, grid: Mapping[str, int]) -> None:
-        self.by, self.grid = by, dict(grid)
-        self.emit = FoldingBuilder(by.kernel, by.taken, grid)
-        self.given: dict[str, Operand] = {}
-        self.buffers: dict[Operand, Value] = {}
-
-    def buffer(self, op: Load, known: Mapping[str, Op]) -> Value:
-        """The buffer of what is loaded; nothing is made twice."""
-        found = self.again(op.result.name, known)
-        if found not in self.buffers:
-            name = fresh(f"{op.result.name}_all", self.by.taken)
-            type = Type(op.result.type.dtype, tuple(self.grid), (), "hbm")
-            self.buffers[found] = Value(name, type)
-        return self.buffers[found]
-
-    def again(self, x: Operand, known: Mapping[str, Op]) -> Operand:
-        """An operand, computed here."""
-        if not isinstance(x, str):
-            return x
-        if x not in self.given:
-            op = known.get(x)
-            self.given[x] = x if op is None else self.copy(op, known)
-        return self.given[x]
-
-    def copy(self, op: Op, known: Mapping[str, Op]) -> Operand:
-        """An op with other operands."""
-        new = {x: self.again(x, known) for x in names_in(operands(op))}
-
-        def of(x: Operand) -> Operand:
-            return new[x] if isinstance(x, str) else x
-
-        if isinstance(op, Map):
-            return self.emit.fn(op.fn, *map(of, op.args))
-        shape = replace(rebuild(op, of), results=(), span=None)
-        return self.emit.once(shape, lambda: self.emit.again(op, new))
-
-    def made(self) -> Iterator[Op]:
-        """The buffers, and the grid that fills them."""
-        yield from (Buffer((v,)) for v in self.buffers.values())
-        axes = tuple(self.grid)
-        stores = (Store((), v.name, axes, x) for x, v in self.buffers.items())
-        yield Grid((), axes=tuple(self.grid.items()), body=live((*self.emit.ops, *stores)))

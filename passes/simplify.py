@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import replace
+from typing import cast
 
 from tilec import scalar
 from tilec.dataflow import live
@@ -37,6 +38,7 @@ from tilec.ir import (
     rebuild,
 )
 from tilec.rewrite import Rewrite
+from tilec.scalar import Scalar
 
 
 def simplify(kernel: Kernel) -> Kernel:
@@ -148,8 +150,8 @@ def _folded(op: Map) -> Operand | None:
     if not scalar.evaluable(op.fn) or op.fn in _BEYOND_IEEE and -math.inf in op.args:
         return None
     try:
-        x = scalar.evaluate((op.fn, *op.args), {})  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
+        x = scalar.evaluate((op.fn, *cast("tuple[Scalar, ...]", op.args)), {})
+    except (TypeError, ValueError, OverflowError):  # a TypeError: what is absent is no number
         return None
     match op.result.type.dtype:
         case "bool":

@@ -54,9 +54,8 @@ from tilec.ir import (
 from tilec.renaming import fresh
 from tilec.scalar import Scalar
 
-DEAR = frozenset(
-    "sin cos tan pow exp exp2 log log2 tanh erf sigmoid silu uniform".split()  # noqa: SIM905
-)
+ELEMENTARY = frozenset({"sin", "cos", "tan", "pow", "exp", "exp2", "log", "log2"})
+DEAR = ELEMENTARY | {"tanh", "erf", "sigmoid", "silu", "uniform"}
 """Functions that an element is not computed with again and again."""
 LARGEST: dict[DType, float] = {"f16": 65504.0, "bf16": 3.3895313892515355e38}
 """The largest value of the 16-bit types."""

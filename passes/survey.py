@@ -24,9 +24,7 @@ from dataclasses import replace
 from tilec.dataflow import backward, definitions, live
 from tilec.folding import FoldingBuilder
 from tilec.ir import (
-    Axis,
     Body,
-    Buffer,
     Cast,
     Edge,
     For,
@@ -38,14 +36,10 @@ from tilec.ir import (
     Op,
     Operand,
     Reduce,
-    Store,
-    Type,
-    Value,
     operands,
     rebuild,
 )
-from tilec.passes.specialise import fix
-from tilec.renaming import fresh, used_names
+from tilec.passes.beforehand import Growing, Table
 
 WINDOWS = 256
 """The windows that are tested side by side."""
@@ -58,13 +52,8 @@ def survey(kernel: Kernel) -> Kernel:
     return replace(surveyor.kernel, body=body)
 
 
-class _Surveyor:
-    """Surveys the grids of a kernel. `kernel`: with the axes added so far."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel, self.taken = kernel, used_names(kernel)
-        self.top = frozenset(v.name for op in kernel.body for v in op.results)
-        self.made: list[Op] = []
+class _Surveyor(Growing):
+    """Surveys the grids of a kernel."""
 
     def op(self, op: Op) -> Iterator[Op]:
         """What takes an op's place."""
@@ -72,17 +61,16 @@ class _Surveyor:
         if not isinstance(op, Grid) or len(tiled) != 1:
             yield op
             return
-        new = _Grid(self, op, *tiled[0]).run()
-        made, self.made = self.made, []
-        yield from made
+        grid = _Grid(self, op, *tiled[0])
+        new = grid.run()
+        for table in grid.tables.values():
+            yield from table.made()
         yield new
 
-    def axis(self, of: str, tile: int) -> str:
+    def windows(self, of: str, tile: int) -> str:
         """An axis of the windows of another one."""
-        name = fresh(f"{of}_w", self.taken)
-        count = fix(("floordiv", ("add", self.kernel.extents[of], tile - 1), tile), {})
-        self.kernel = replace(self.kernel, axes=(*self.kernel.axes, Axis(name, count)))
-        return name
+        count = ("floordiv", ("add", self.kernel.extents[of], tile - 1), tile)
+        return self.axis(f"{of}_w", count)
 
 
 class _Grid:
@@ -91,13 +79,11 @@ class _Grid:
     def __init__(self, surveyor: _Surveyor, grid: Grid, row: str, rows: int) -> None:
         self.by, self.grid, self.row, self.rows = surveyor, grid, row, rows
         self.known = definitions(grid.body)
-        self.tables: dict[tuple[str, int], _Table] = {}
+        self.tables: dict[tuple[str, int], _Tests] = {}
 
     def run(self) -> Grid:
         """The grid, as it was where no test is found."""
         body = tuple(self.loop(op) if isinstance(op, For) else op for op in self.grid.body)
-        for table in self.tables.values():
-            self.by.made += table.made()
         return replace(self.grid, body=live(body)) if self.tables else self.grid
 
     def loop(self, op: For) -> For:
@@ -130,72 +116,27 @@ class _Grid:
             and all(isinstance(op, (Load, Map, Cast, Reduce, Edge)) for op in ops)
         )
 
-    def table(self, stream: str, tile: int, known: Mapping[str, Op], tests: list[str]) -> _Table:
+    def table(self, stream: str, tile: int, known: Mapping[str, Op], tests: list[str]) -> _Tests:
         """The table for the windows of a streamed axis; grid axes that its first tests do not know are not in it."""
         if (stream, tile) not in self.tables:
             used = {y for n in backward(tests, known) for y in operands(known[n])}
             outer = [a for a, n in self.grid.axes if n == 1 and a in used]
-            self.tables[stream, tile] = _Table(self.by, outer, {self.row: self.rows, stream: tile})
+            self.tables[stream, tile] = _Tests(self.by, outer, {self.row: self.rows, stream: tile})
         return self.tables[stream, tile]
 
 
-class _Table:
+class _Tests(Table):
     """What is found out of all windows: the truth values over some grid axes, tiles of rows, and windows."""
 
     def __init__(self, by: _Surveyor, outer: list[str], sizes: Mapping[str, int]) -> None:
-        self.by = by
-        self.windows = {a: by.axis(a, n) for a, n in sizes.items()}
+        self.windows = {a: by.windows(a, n) for a, n in sizes.items()}
         rows, columns = self.windows.values()
-        self.grid = {**dict.fromkeys(outer, 1), rows: 1, columns: WINDOWS}
-        self.emit = FoldingBuilder(by.kernel, by.taken, self.grid)
-        self.ends: dict[tuple[str, str], Operand] = {}
+        super().__init__(by, {**dict.fromkeys(outer, 1), rows: 1, columns: WINDOWS})
         for a, n in sizes.items():
             first = self.emit.fn("mul", self.windows[a], n)
             last = self.emit.fn("sub", self.emit.scalar(by.kernel.extents[a]), 1)
             self.ends["first", a] = first
             self.ends["last", a] = self.emit.fn("min", self.emit.fn("add", first, n - 1), last)
-        self.new: dict[str, Operand] = {}
-        self.buffers: dict[Operand, Value] = {}
-
-    def buffer(self, x: str, known: Mapping[str, Op]) -> Value:
-        """The buffer with a test."""
-        found = self.again(x, known)
-        if found not in self.buffers:
-            axes = tuple(self.grid)
-            value = Value(fresh(f"{x}_all", self.by.taken), Type("bool", axes, (), "hbm"))
-            self.buffers[found] = value
-        return self.buffers[found]
-
-    def again(self, x: Operand, known: Mapping[str, Op]) -> Operand:
-        """An operand, computed for a window of which both ends are given."""
-        op = known.get(x) if isinstance(x, str) else None
-        if op is None or not isinstance(x, str):
-            return x
-        if x not in self.new:
-            names = (y for y in operands(op) if isinstance(y, str))
-            self.new[x] = self.copy(op, {y: self.again(y, known) for y in names})
-        return self.new[x]
-
-    def copy(self, op: Op, new: Mapping[str, Operand]) -> Operand:
-        """An op with other operands; nothing is made twice."""
-
-        def of(x: Operand) -> Operand:
-            return new[x] if isinstance(x, str) else x
-
-        if isinstance(op, Edge):
-            return self.ends[op.which, op.axis]
-        if isinstance(op, Map):
-            return self.emit.fn(op.fn, *map(of, op.args))
-        shape = replace(rebuild(op, of), results=(), span=None)
-        return self.emit.once(shape, lambda: self.emit.again(op, new))
-
-    def made(self) -> Iterator[Op]:
-        """The buffers, and the grid that fills them."""
-        yield from (Buffer((v,)) for v in self.buffers.values())
-        axes = tuple(self.grid)
-        stores = (Store((), v.name, axes, x) for x, v in self.buffers.items())
-        body = live((*self.emit.ops, *stores))
-        yield Grid((), axes=tuple(self.grid.items()), body=body)
 
 
 def _branches(body: Body) -> Iterator[If]:

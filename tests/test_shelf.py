@@ -12,6 +12,7 @@ import pytest
 
 import tilec
 from tilec import cache, check, parse, pipeline, plain, sources
+from tilec.backends.cpu import image, processor
 from tilec.shelf import Shelf
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -224,7 +225,7 @@ import numpy as np
 import tilec
 a = np.ones((1, 4, 5, 8), "f4"); k = np.ones((1, 2, 7, 8), "f4"); t = np.ones(3, "f4")
 tilec.load({str(file)!r}, target="cpu")(a, k, k, np.array([6], "i4"), t)
-print(*(m for m in sys.modules if m.startswith(("lark", "networkx", "tilec"))))
+print(*(m for m in sys.modules if m.startswith(("lark", "llvmlite.", "networkx", "tilec"))))
 """
     runs = [
         subprocess.run(
@@ -236,6 +237,9 @@ print(*(m for m in sys.modules if m.startswith(("lark", "networkx", "tilec"))))
     made |= {"tilec.backends.cpu.lower", "tilec.tuning.store"}
     assert made - {"tilec.tuning.store"} <= set(runs[0])
     assert not made & set(runs[1])
+    assert "llvmlite.binding" in runs[0]
+    if image.known(processor.host().triple):
+        assert "llvmlite.binding" not in runs[1]
 
 
 # ---- the form
@@ -272,9 +276,13 @@ def test_a_changed_source_has_another_hash(tmp_path: Path):
     a, b = tmp_path / "a.py", tmp_path / "b.py"
     a.write_text("1")
     b.write_text("2")
-    first = sources.digest([str(a), str(b)])
-    assert sources.digest([str(a), str(b)]) == first
+
+    def digest() -> str:
+        return sources.digest(sources.below([str(tmp_path)]))
+
+    first = digest()
+    assert sources.digest({str(x): sources.stamp(str(x)) for x in (b, a)}) == first
     b.write_text("3")
-    assert sources.digest([str(a), str(b)]) != first
+    assert digest() != first
     b.write_text("2")
-    assert sources.digest([str(a), str(b)]) == first
+    assert digest() == first

@@ -283,9 +283,9 @@ def runner(
 
         return execute.executable(tiles, target, schedule, before, hint, packed)
     if target == "cpu":
-        from tilec.backends.cpu.target import executable
+        from tilec.backends.cpu.target import Executable
 
-        return executable(tiles)
+        return Executable(tiles)
     return _Reference(tiles.kernel)
 
 

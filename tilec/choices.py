@@ -32,7 +32,7 @@ def program(x: object) -> str:
 def path(x: object) -> str:
     """A path as a text. Raises ArgumentError for what is none."""
     try:
-        return os.fsdecode(x)  # type: ignore[arg-type]
+        return os.fsdecode(cast("str", x))
     except TypeError:
         raise ArgumentError(
             f"path: expected a str or a pathlib.Path, got {x!r}, of type {type(x).__name__}"
@@ -108,6 +108,6 @@ def _size(dim: str, n: object) -> int:
 
 def _integer(n: object) -> int | None:
     try:
-        return operator.index(n)  # type: ignore[arg-type]
+        return operator.index(cast("int", n))
     except TypeError:
         return None

@@ -20,7 +20,8 @@ from tilec import calls, reductions, syntax, unknown
 from tilec.builder import Builder
 from tilec.dtypes import kind
 from tilec.errors import Span
-from tilec.ir import ABSENT
+from tilec.ir import ABSENT, Operand
+from tilec.lowering import lower_scalar
 from tilec.phrases import DEPTH, LEAST
 from tilec.scalar import Scalar, evaluable
 from tilec.scope import CONSTANTS, FAILED, KERNEL, Frame, KindOf, Names, Report, Stop, Term
@@ -261,6 +262,14 @@ class Elaborator:
             return Term(ABSENT, kind="int" if isinstance(e.value, int) else "float", scalar=e.value)
         return self.term(e, frame)
 
+    def _place(self, x: Operand, dim: Scalar) -> Operand:
+        """An index of a dimension. An axis that is one is inside its tensor, as targets see it; where an `if` lets it range
+        over more than the dimension, what is beyond becomes a number that is outside."""
+        extent = self.builder.kernel.extents.get(x) if isinstance(x, str) else None
+        if not self.guarded or extent is None or extent == dim:
+            return x
+        return self.builder.map("min", x, lower_scalar(self.builder, dim), name=self.new_name("t"))
+
     def condition(self, x: Term, e: Expr, user: str) -> Term:
         """A value that must be true or false."""
         if x.failed or x.kind in ("bool", "any"):
@@ -301,9 +310,8 @@ class Elaborator:
         self.count(e.span)
         self.builder.span = e.span
         new = self.new_name(name.lower())
-        operand = self.builder.load(
-            name, *(x.operand for x in index), guarded=self.guarded, name=new
-        )
+        places = [self._place(x.operand, n) for x, n in zip(index, tensor.dims, strict=True)]
+        operand = self.builder.load(name, *places, guarded=self.guarded, name=new)
         if name in self.names.untyped:
             return replace(self.made(operand, "any", index, None), open=frozenset((name,)))
         return self.made(operand, kind(tensor.dtype), index, None)

@@ -8,6 +8,7 @@ The answers hold for any data: what cannot be decided is widened. They are scala
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, Union
@@ -232,7 +233,7 @@ class Intervals(Sums):
         same = self.emit.all(*(i.sure for i in ends), *equal)
         if same is False:
             return None
-        load = lambda: self.emit.load(op.tensor, *index, guarded=True)  # noqa: E731
+        load = functools.partial(self.emit.load, op.tensor, *index, guarded=True)
         return same, self.emit.once(("load", op.tensor, index), load)
 
     # ---- conditions

@@ -58,7 +58,7 @@ def read(kind: str, line: Line, file: str) -> Phrase:
         char, after = line.text[e.pos_in_stream or 0], line.text[(e.pos_in_stream or 0) + 1 :]
         raise Mistake(span, *unexpected_character(char, after)) from None
     except UnexpectedToken as e:
-        token: Any = e.token  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        token: Any = e.token
         if sign := _foreign_sign(line.text, e.pos_in_stream or 0):
             hint = FOREIGN_SIGNS[sign[0]]
             message = f"'{sign[0]}' is not in the language"

@@ -143,7 +143,7 @@ def _string(token: Token) -> str:
 def _dtype(token: Token) -> DType:
     if token not in SIZES:
         raise Mistake(token, f"{str(token)!r} is no element type", f"there are {', '.join(SIZES)}")
-    return str(token)  # type: ignore[return-value]
+    return cast(DType, str(token))
 
 
 def _present(items: Iterable[Any]) -> tuple[Any, ...]:
@@ -182,7 +182,7 @@ class _Build(lark.Transformer[Token, Any]):
         if type not in ("int", "float", "bool"):
             hint = "a tensor is written `Q: f32[B, H]`, a scalar has type int, float or bool"
             raise Mistake(type, f"{str(type)!r} is no type of a scalar argument", hint)
-        return Argument(name, str(type), default)  # type: ignore[arg-type]
+        return Argument(name, cast(Any, str(type)), default)
 
     @_inline
     def output(self, name: str, dtype: Token, *axes: str | None) -> Output:
@@ -235,8 +235,8 @@ class _Build(lark.Transformer[Token, Any]):
             raise Mistake(
                 space, f"{str(space)!r} is no memory space", "there are hbm, sram and reg"
             )
-        place = None if space is None else str(space)
-        return Type(_dtype(dtype), tuple(a for a, _ in found), tuple(n for _, n in found), place)  # type: ignore[arg-type]
+        place = None if space is None else cast(Space, str(space))
+        return Type(_dtype(dtype), tuple(a for a, _ in found), tuple(n for _, n in found), place)
 
     @_inline
     def extent(self, name: str, n: Token | None) -> tuple[str, int | None]:

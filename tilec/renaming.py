@@ -40,10 +40,11 @@ def copy_fresh(body: Body, taken: set[str]) -> Body:
 
 def fresh(name: str, taken: set[str]) -> str:
     """A name like `name` that is not taken; it is then."""
-    new, n = name, 0
-    while new in taken:
-        n += 1
-        new = f"{stem(name)}_{n}"
+    new = name
+    if name in taken:
+        base, n = f"{stem(name)}_", 1
+        while (new := f"{base}{n}") in taken:
+            n += 1
     taken.add(new)
     return new
 

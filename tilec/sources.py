@@ -10,7 +10,7 @@ import functools
 import hashlib
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tilec import cache
@@ -22,42 +22,52 @@ KINDS = (".py", ".lark", ".json")
 """The files that decide what tilec makes."""
 
 
+Stamp = tuple[int, int, int]
+"""The size of a file, and when it was changed."""
+
+
 @functools.cache
 def revision() -> str:
     """A hash of all of tilec's sources."""
     specs = (importlib.util.find_spec(name) for name in PACKAGES)
-    folders = (f for s in specs if s for f in s.submodule_search_locations or ())
-    return digest(sorted({file for folder in folders for file in _below(folder)}))
+    return digest(below(f for s in specs if s for f in s.submodule_search_locations or ()))
 
 
-def digest(files: Sequence[str]) -> str:
+def digest(files: Mapping[str, Stamp]) -> str:
     """A hash of what is in some files."""
-    stamp = cache.key(1, [_stamp(f) for f in files])
-    path = cache.known("sources", stamp)
+    ordered = sorted(files.items())
+    path = cache.known("sources", cache.key(2, ordered))
     if path is None:
         return _contents(files)
     return cache.cached(path, lambda: Entry(b"", _contents(files))).notes
 
 
-def _stamp(file: str) -> tuple[object, ...]:
-    s = os.stat(file)
-    return file, s.st_size, s.st_mtime_ns, s.st_ctime_ns
+def below(folders: Iterable[str]) -> dict[str, Stamp]:
+    """The source files in some folders and those in them."""
+    found, left = dict[str, Stamp](), list(folders)
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for e in entries:
+                if e.name.endswith(KINDS):
+                    found[e.path] = _stamp(e.stat())
+                elif e.is_dir(follow_symlinks=False) and e.name != "__pycache__":
+                    left.append(e.path)
+    return found
+
+
+def stamp(file: str) -> Stamp:
+    """The stamp of a file."""
+    return _stamp(os.stat(file))
+
+
+def _stamp(s: os.stat_result) -> Stamp:
+    return s.st_size, s.st_mtime_ns, s.st_ctime_ns
 
 
 def _contents(files: Iterable[str]) -> str:
     found = hashlib.sha256()
-    for file in files:
+    for file in sorted(files):
         data = Path(file).read_bytes()
         found.update(f"{os.path.basename(file)} {len(data)}\n".encode())
         found.update(data)
     return found.hexdigest()
-
-
-def _below(folder: str) -> Iterator[str]:
-    """The source files in a folder and those in it."""
-    with os.scandir(folder) as entries:
-        for e in entries:
-            if e.is_dir(follow_symlinks=False) and e.name != "__pycache__":
-                yield from _below(e.path)
-            elif e.name.endswith(KINDS):
-                yield e.path

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilec.control import Control
 from tilec.errors import ArgumentError
@@ -178,8 +178,8 @@ class Walk:
             machine.allocate(op.result.name, op.result.type)
         elif isinstance(op, Store):
             machine.store(op)
-        else:
-            machine.values[op.result.name] = machine.evaluate(op)  # type: ignore[arg-type]
+        else:  # an op without regions
+            machine.values[op.result.name] = machine.evaluate(cast(Any, op))
 
     def region(self, op: Group | If, body: Body, times: int) -> None:
         """A region that runs once; its results are defined if they decide on something."""

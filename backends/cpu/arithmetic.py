@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,14 @@ from tilec.ir import Op
 
 Order = ir.Order
 NOTHING = contextlib.nullcontext()
+KNOWN: dict[Order, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 class Arithmetic:
@@ -193,7 +202,10 @@ class Arithmetic:
     # ---- bits and conditions
 
     def and_(self, a: Value, b: Value) -> Value:
-        """a & b, of integers or conditions."""
+        """a & b, of integers or conditions; one that is known is none."""
+        if isinstance(a, bool) or isinstance(b, bool):
+            known, other = (a, b) if isinstance(a, bool) else (b, a)
+            return other if known else False
         return self.builder.and_(*self.match(a, b))
 
     def or_(self, a: Value, b: Value) -> Value:
@@ -221,7 +233,9 @@ class Arithmetic:
         return self.builder.lshr(*self.match(a, b))
 
     def compare(self, order: Order, a: Value, b: Value) -> Value:
-        """A condition (i1): signed for integers; with a NaN all are false but `!=`."""
+        """A condition (i1): signed for integers; with a NaN all are false but `!=`. Of two Python numbers a truth value."""
+        if not is_value(a) and not is_value(b):
+            return KNOWN[order](a, b)
         a, b = self.match(a, b)
         if kind_of(a)[0] == "f":
             ordered = self.builder.fcmp_unordered if order == "!=" else self.builder.fcmp_ordered

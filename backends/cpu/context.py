@@ -8,10 +8,12 @@ parameters, outputs and buffers. For each grid there is the address of its exact
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tilec.backends.cpu.vector import Emit, constant
 from tilec.ir import Buffer, Grid, Kernel
+
+if TYPE_CHECKING:
+    from tilec.backends.cpu.vector import Emit
 
 Key: TypeAlias = tuple[str, str | int] | tuple[str, str | int, str | int]
 COUNTER: Key = ("counter", 0)
@@ -28,13 +30,15 @@ class Context:
 
     def __init__(self, kernel: Kernel) -> None:
         self.slots: dict[Key, int] = {key: n for n, key in enumerate(_keys(kernel))}
+        self.last: list[Key] = [("stride", name, n - 1) for name, n in ranks(kernel).items() if n]
+        """The strides along last dimensions."""
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def read(self, e: Emit, pointer: Any, key: Key) -> Any:
         """The i64 in a slot."""
-        return e.read("i64", pointer, constant("i64", self.slots[key]))
+        return e.read("i64", pointer, e.index(self.slots[key]))
 
 
 def ranks(kernel: Kernel) -> dict[str, int]:

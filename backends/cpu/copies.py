@@ -19,7 +19,8 @@ UNROLL = 4
 @dataclass(frozen=True)
 class Copy:
     """What is known of a copy: from which type by way of which kind to which, the elements of a row, and the elements from
-    one to the next in scratch along each axis before the last. `quick`: rows that are consecutive are read as vectors."""
+    one to the next in scratch along each axis before the last. `quick`: rows that are consecutive are read as vectors;
+    `dense`: all are."""
 
     dtype: DType
     kind: Kind
@@ -27,6 +28,7 @@ class Copy:
     count: int
     steps: tuple[int, ...]
     quick: bool
+    dense: bool
 
     def call(
         self,
@@ -43,7 +45,7 @@ class Copy:
         words = [e.builder.ptrtoint(x, KINDS["i64"]) for x in (base, target)]
         numbers = [e.index(x) for x in (offset, *counts, *strides)]
         steps = "_".join(map(str, self.steps))
-        name = f"copy_{self.dtype}_{self.to}_{self.count}_{steps}{'_quick' * self.quick}"
+        name = f"copy_{self.dtype}_{self.to}_{self.count}_{steps}{'_quick' * self.quick}{'_dense' * self.dense}"
         some = [] if inside is None else [inside]
         e.outlined(name, self.body, *words, *numbers, *some, result=KINDS["i64"])
 
@@ -62,7 +64,7 @@ class Copy:
         if not self.quick:
             along(False)
             return offset
-        unit = e.compare("==", strides[-1], 1)
+        unit = self.dense or e.compare("==", strides[-1], 1)
         unit = unit if inside is None else e.and_(unit, inside)
         e.branch(unit, lambda: along(True), lambda: along(False))
         return offset

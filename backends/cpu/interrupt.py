@@ -12,12 +12,11 @@ from typing import Any
 
 from tilec.backends.cpu import jit
 from tilec.backends.cpu import llvmir as ir
+from tilec.backends.cpu.pool import ILL, WELL
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, Value, constant, function
 
 FAR = 1 << 62
 """Where the counter is moved to: the threads may each add 1."""
-DONE = -1
-NO_MEMORY = -2
 RECORD = 256
 """Bytes that hold a `struct sigaction` of any C library; the address of the handler comes first."""
 
@@ -25,7 +24,7 @@ RECORD = 256
 def emit(module: Any, run: Any) -> None:
     """`i64 pool_watched(…, counter)`: `run(…)`, which gives 0 if it went well.
 
-    It gives DONE, NO_MEMORY, or after an interruption the number of the first task that was not begun.
+    It gives WELL, ILL, or after an interruption the number of the first task that was not begun.
     """
     words = {name: _word(module, name) for name in ("counter", "reached", "handler")}
     stop = _emit_stop(module, words)
@@ -46,7 +45,7 @@ def emit(module: Any, run: Any) -> None:
     for k in range(RECORD // 8):
         e.write(e.read("i64", old, k), new, k)
     e.write(e.read("i64", old), words["handler"])
-    e.write(e.index(DONE), words["reached"])
+    e.write(e.index(WELL), words["reached"])
     e.write(f.args[-1], words["counter"])
     e.write(e.builder.ptrtoint(stop, KINDS["i64"]), new)
     # where SIGINT is ignored, or kills, it may go on doing so: these are no addresses
@@ -55,7 +54,7 @@ def emit(module: Any, run: Any) -> None:
     action(old, none)
     reached = e.builder.load_atomic(words["reached"], "monotonic", 8, KINDS["i64"])
     failed = e.compare("!=", status, 0)
-    e.builder.ret(e.select(failed, constant("i64", NO_MEMORY), reached))
+    e.builder.ret(e.select(failed, constant("i64", ILL), reached))
 
 
 def _word(module: Any, name: str) -> Any:

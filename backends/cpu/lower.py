@@ -11,7 +11,7 @@ from tilec.backends.cpu.facts import Facts
 from tilec.backends.cpu.jit import Machine
 from tilec.backends.cpu.task import Task
 from tilec.backends.cpu.vector import KINDS, POINTER, Emit, function
-from tilec.backends.cpu.ways import EXACT, FEW, USUAL, is_narrow, ways
+from tilec.backends.cpu.ways import EXACT, FEW, NONE, USUAL, Choice, is_narrow, ways
 from tilec.ir import Grid, Kernel
 from tilec.uncollected import uncollected
 
@@ -21,45 +21,48 @@ TASK = (POINTER, POINTER, KINDS["i64"])
 
 @dataclass(frozen=True)
 class Module:
-    """The LLVM module of a kernel, with a `worker_n` for each grid n that can run in the way asked for, and the scratch
-    bytes that each worker needs; and the ways of all grids.
+    """The LLVM module of a kernel, with a `worker_n` for each grid n that is asked for, and the scratch bytes that each
+    worker needs.
 
     Exact code also has a `task_n`.
     """
 
     text: str
     scratch: int
-    ways: tuple[tuple[str, ...], ...]
 
 
-def lower(kernel: Kernel, machine: Machine, way: str = USUAL, placed: bool = False) -> Module:
-    """The code of a kernel in tiles (after place). `placed`: each instruction says which line of the program it comes from.
+def lower(
+    kernel: Kernel, machine: Machine, chosen: Choice | None = None, placed: bool = False
+) -> Module:
+    """The code of a kernel in tiles (after place). `chosen`: what is wanted, the usual code unless given. `placed`: each
+    instruction says which line of the program it comes from.
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
     with uncollected():
-        return _lower(kernel, machine, way, placed)
+        return _lower(kernel, machine, chosen, placed)
 
 
-def _lower(kernel: Kernel, machine: Machine, way: str, placed: bool) -> Module:
+def _lower(kernel: Kernel, machine: Machine, chosen: Choice | None, placed: bool) -> Module:
     module = ir.Module(kernel.name, placed)
     context, facts = Context(kernel), Facts(kernel)
     grids = [op for op in kernel.body if isinstance(op, Grid)]
-    found = tuple(ways(grid, facts.modes(grid), machine.lanes) for grid in grids)
     most = 0
-    for n, (grid, own) in enumerate(zip(grids, found, strict=True)):
-        if way not in own:
+    chosen = chosen or Choice((USUAL,) * len(grids))
+    for n, (grid, way) in enumerate(zip(grids, chosen.ways, strict=True)):
+        if way == NONE:
             continue
-        paired = EXACT in own
-        exact = way == EXACT if paired else facts.modes(grid)[0]
+        modes = facts.modes(grid)
+        paired = EXACT in ways(grid, modes, machine.lanes)
+        exact = way == EXACT if paired else modes[0]
         f = function(module, f"task_{n}", TASK, KINDS["i64"], internal=way != EXACT)
         watch = paired and not exact
         few = way == FEW or is_narrow(grid, machine.lanes)
-        task = Task(facts, context, Emit(f, machine), grid, n, exact, watch, few)
+        task = Task(facts, context, Emit(f, machine), grid, n, exact, watch, few, chosen.dense)
         most = max(most, task.emit())
         worker = Emit(function(module, f"worker_{n}", TASK[:2]), machine)
         _worker(worker, f, context, n if watch else None)
-    return Module(str(module), most, found)
+    return Module(str(module), most)
 
 
 def _worker(e: Emit, task: Any, context: Context, watched: int | None) -> None:

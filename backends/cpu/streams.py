@@ -76,7 +76,7 @@ class Streams:
             if not isinstance(x, str) or x in seen or x in ev.held or op is None:
                 continue
             seen.add(x)
-            if isinstance(op, Load):
+            if isinstance(op, Load) and op.index:
                 *others, last = op.index
                 inner = {a for y in others for a in ev.axes(y)}
                 if last in ev.kernel.extents and ev.axes(last) and last not in inner:

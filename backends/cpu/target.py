@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import json
+import functools
 import math
 import struct
 from collections import deque
@@ -13,40 +13,36 @@ from typing import Any
 
 from tilec import scalar
 from tilec.backend import Stale
-from tilec.backends.cpu import jit, pool
+from tilec.backends.cpu import jit, pool, ways
 from tilec.backends.cpu.context import ADDRESSES, Context
 from tilec.backends.cpu.view import View
-from tilec.backends.cpu.ways import EXACT, USUAL, choose, row_axis, small
+from tilec.backends.cpu.ways import EXACT, NONE, Choice, Ways, choose, row_axis, small
 from tilec.dtypes import SIZES
 from tilec.ir import Buffer, Grid, Kernel
 from tilec.outline import Tiles
 from tilec.scalar import Number
+from tilec.uncollected import uncollected
 
 REMEMBERED = 64
 """Argument layouts whose context an executable keeps."""
 
 
 def compile(kernel: Kernel) -> Executable:
-    """The machine code of a kernel in tiles (after place), from the cache where it is there.
+    """The machine code of a kernel in tiles (after place) that nearly all calls take, from the cache where it is there.
 
     Raises UnsupportedError for a tile whose extent is not known to the compiler.
     """
-
-    return executable(Tiles.of(kernel))
-
-
-def executable(tiles: Tiles) -> Executable:
-    """The same for tiles of which the outline will do where the code is in the cache."""
-    return Executable(tiles, _code(tiles, USUAL))
+    made = Executable(Tiles.of(kernel))
+    made.code(made.ways.usual)
+    return made
 
 
 @dataclass(frozen=True)
 class _Code:
-    """The machine code of a kernel's grids that run in one way. `ways`: those of all grids."""
+    """The machine code of a kernel's grids, each in the way that was chosen for it."""
 
     code: jit.Code
     scratch: int
-    ways: Sequence[Sequence[str]]
 
     def worker(self, grid: int) -> int:
         """The address of a grid's worker."""
@@ -57,25 +53,26 @@ class _Code:
         return self.code.address(f"task_{grid}")
 
 
-def _code(tiles: Tiles, way: str) -> _Code:
-    """The code for one way, from the cache where it is there."""
+@uncollected()
+def _code(tiles: Tiles, chosen: Choice) -> _Code:
+    """The code for a choice of ways, from the cache where it is there."""
 
     def build() -> tuple[object, str]:
         from tilec.backends.cpu.lower import lower
 
-        module = lower(tiles.kernel, jit.host(), way)
-        return module.text, json.dumps([module.scratch, module.ways])
+        module = lower(tiles.kernel, jit.host(), chosen)
+        return module.text, str(module.scratch)
 
-    entry = jit.cached(f"{way}\n{tiles.outline.digest}", build)
-    scratch, ways = json.loads(entry.notes)
-    return _Code(jit.load(entry.object), scratch, ways)
+    entry = jit.cached(f"{chosen}\n{tiles.outline.digest}", build)
+    return _Code(jit.load(entry.object), int(entry.notes))
 
 
 class Executable:
-    """A compiled kernel: call it with tensors, scalars and outputs. What only some calls need is compiled at the first."""
+    """A kernel in tiles that runs: call it with tensors, scalars and outputs. What a call takes is compiled at the
+    first one that does; where that is in the cache, the outline of the tiles will do."""
 
-    def __init__(self, tiles: Tiles, usual: _Code) -> None:
-        self._tiles, self._codes = tiles, {USUAL: usual}
+    def __init__(self, tiles: Tiles) -> None:
+        self._tiles, self._codes = tiles, dict[Choice, _Code]()
         self._kernel = kernel = tiles.outline.kernel
         self._context = Context(kernel)
         self._grids = [op for op in kernel.body if isinstance(op, Grid)]
@@ -83,16 +80,21 @@ class Executable:
         self._known: dict[object, _Prepared] = {}
         self._counted = frozenset(tiles.outline.counted)
 
-    def _in(self, way: str) -> _Code:
-        """The code for one way."""
-        found = self._codes.get(way)
-        # of two threads that compile it at once, both take what the first has kept
-        return found or self._codes.setdefault(way, _code(self._tiles, way))
+    @functools.cached_property
+    def ways(self) -> Ways:
+        """The ways of its grids."""
+        return ways.of(self._tiles, jit.host().lanes)
 
-    def _exact(self) -> tuple[dict[int, int], int]:
+    def code(self, chosen: Choice) -> _Code:
+        """The code for a choice of ways."""
+        made = self._codes.get(chosen)
+        # of two threads that compile it at once, both take what the first has kept
+        return made or self._codes.setdefault(chosen, _code(self._tiles, chosen))
+
+    def _exact(self, chosen: Choice) -> tuple[dict[int, int], int]:
         """The address of the exact code of each grid that has some, by slot; and the scratch memory that it needs."""
-        code = self._in(EXACT)
-        grids = (n for n, ways in enumerate(code.ways) if EXACT in ways)
+        code = self.code(chosen)
+        grids = (n for n, way in enumerate(chosen.ways) if way == EXACT)
         return {self._context.slots["exact", n]: code.task(n) for n in grids}, code.scratch
 
     def __call__(
@@ -179,16 +181,18 @@ class Executable:
             for k, (n, step) in enumerate(zip(shape, strides, strict=True)):
                 words[slots["shape", name, k]], words[slots["stride", name, k]] = n, step
         near = small([*extents.values(), *self._integers(sizes)])
-        jobs: list[_Job] = []
+        tasks: list[int] = []
         for number, grid in enumerate(self._grids):
             counts = [(axis, -(-extents[axis] // tile)) for axis, tile in grid.axes]
             for axis, n in counts:
                 words[slots["tiles", number, axis]] = n
-            tasks = math.prod(n for _, n in counts)
-            if tasks:
-                jobs.append(self._job(number, tasks, near, extents))
-        prepared = _Prepared(words, tuple(buffers), tuple(jobs), self._exact, pool.crew().threads)
-        if EXACT in self._codes:
+            tasks.append(math.prod(n for _, n in counts))
+        dense = all(map(_dense, views.values()))
+        jobs = self._jobs(tasks, near, dense, extents)
+        exact = self.ways.exact(dense)
+        make = functools.partial(self._exact, exact)
+        prepared = _Prepared(words, tuple(buffers), jobs, make, pool.crew().threads)
+        if exact in self._codes:
             prepared.know_exact()
         return prepared
 
@@ -199,14 +203,31 @@ class Executable:
             if argument is None or argument.type == "int" and name in self._counted:
                 yield int(n)
 
-    def _job(self, number: int, tasks: int, near: bool, extents: Mapping[str, int]) -> _Job:
-        """What runs a grid."""
-        grid = self._grids[number]
-        rows = row_axis(grid)
-        positions = min(extents[rows], dict(grid.axes)[rows]) if rows else 0
-        ways = self._codes[USUAL].ways[number]
-        code = self._in(choose(ways, near, positions))
-        return _Job(code.worker(number), tasks, code.scratch)
+    def _jobs(
+        self, tasks: Sequence[int], near: bool, dense: bool, extents: Mapping[str, int]
+    ) -> tuple[_Job, ...]:
+        """What runs the grids that have tasks."""
+        chosen = tuple(
+            choose(own, near, _positions(grid, extents)) if many else NONE
+            for own, grid, many in zip(self.ways.grids, self._grids, tasks, strict=True)
+        )
+        if not any(tasks):
+            return ()
+        code = self.code(Choice(chosen, dense))
+        return tuple(
+            _Job(code.worker(n), many, code.scratch) for n, many in enumerate(tasks) if many
+        )
+
+
+def _dense(view: View) -> bool:
+    """Whether elements along the last dimension are consecutive."""
+    return not view.shape or view.shape[-1] <= 1 or view.strides[-1] == 1
+
+
+def _positions(grid: Grid, extents: Mapping[str, int]) -> int:
+    """How many rows a tile has, at most."""
+    rows = row_axis(grid)
+    return min(extents[rows], dict(grid.axes)[rows]) if rows else 0
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Task:
     """Emits the function that computes one tile of a grid.
 
     `exact`: by the exact rules; `watch`: it tells whether it stored NaN; `few`: for tiles of few rows, which are taken
-    one after another.
+    one after another; `dense`: elements along the last dimension of each tensor are consecutive.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Task:
         exact: bool,
         watch: bool,
         few: bool = False,
+        dense: bool = False,
     ) -> None:
         self.kernel, self.e, self.grid = facts.kernel, e, grid
         relaxed = facts.relaxed(grid) if watch else ()
@@ -69,7 +70,7 @@ class Task:
         self.watch = watch
         self.pointer, scratch, self.task = e.function.args
         self.scratch = Scratch(e, scratch)
-        self.context, self.number = context, number
+        self.context, self.number, self.dense = context, number, dense
         self.repeated = repeated(grid.body)
         rows = row_axis(grid)
         self.lane = None if few else rows
@@ -90,6 +91,8 @@ class Task:
                 word = self.context.read(self.e, self.pointer, key)
                 word = self.e.builder.inttoptr(word, POINTER) if key[0] == "pointer" else word
                 self.ev.slots[key] = word
+        if self.dense:
+            self.ev.slots.update(dict.fromkeys(self.context.last, 1))
         if self.watch:
             self.ev.memory.found = self.e.allocate("i64", 1)
             self.e.write(self.e.index(0), self.ev.memory.found)
@@ -286,6 +289,9 @@ class Task:
             else:
                 ev.windows[op.axis] = before
 
+        if shape((op,)) in self.repeated:
+            # loops that are alike may still begin at 0, or end where the axis does: a function of both cannot know
+            start, stop = (e.builder.hidden(e.index(x)) for x in (start, stop))
         with self.shared((op,)):
             e.loop(start, stop, max(step, 1), [], body, name=f"for.{op.axis}")
 

@@ -279,7 +279,10 @@ class Emit(Arithmetic):
         otherwise: Callable[[], Sequence[Value] | None] = lambda: None,
         name: str = "if",
     ) -> list[Value]:
-        """Runs one of two pieces of code by a scalar condition, and gives the values that it gave."""
+        """Runs one of two pieces of code by a scalar condition, and gives the values that it gave. Where the condition is
+        known, there is only one."""
+        if isinstance(condition, bool):
+            return list((then if condition else otherwise)() or ())
         b = self.builder
         blocks = [self.function.append_basic_block(f"{name}.{k}") for k in ("then", "else", "end")]
         b.cbranch(condition, blocks[0], blocks[1])

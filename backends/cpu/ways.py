@@ -1,8 +1,8 @@
 """The ways in which a grid is compiled, and which one a call takes.
 
 `usual` is what nearly all calls run. Where that is relaxed code, there is also `exact`, for tasks in which it stored NaN and
-for calls with huge sizes, and there may be `few`, for calls with few rows in a tile that may have many. Each is compiled
-when a call first needs it.
+for calls with huge sizes, and there may be `few`, for calls with few rows in a tile that may have many. What a call takes,
+a way for each of its grids, is compiled as one when a call first needs it.
 
 The rows of a tile lie in vector lanes, unless they are few: then lanes are positions along what is streamed (`streams`).
 """
@@ -10,13 +10,60 @@ The rows of a tile lie in vector lanes, unless they are few: then lanes are posi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from tilec import plain
 from tilec.backends.cpu.narrow import LIMIT
-from tilec.ir import Contract, For, Grid, walk
+from tilec.ir import Contract, For, Grid, Kernel, walk
+from tilec.outline import Tiles
 
-USUAL, EXACT, FEW = "usual", "exact", "few"
+USUAL, EXACT, FEW, NONE = "usual", "exact", "few", "none"
 FEWEST = 6
 """Rows that are better taken one by one."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is compiled as one: the way of each grid of a kernel, NONE for one that is left out. `dense`: for calls in which
+    elements along the last dimension of each tensor are consecutive; else tests and code for others stand beside."""
+
+    ways: tuple[str, ...]
+    dense: bool = True
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The ways of a kernel's grids, one after the other."""
+
+    grids: tuple[tuple[str, ...], ...]
+
+    @property
+    def usual(self) -> Choice:
+        """The code that nearly all calls run."""
+        return Choice((USUAL,) * len(self.grids))
+
+    def exact(self, dense: bool) -> Choice:
+        """The exact code of the grids that have relaxed code, too."""
+        return Choice(tuple(EXACT if EXACT in own else NONE for own in self.grids), dense)
+
+
+def of(tiles: Tiles, lanes: int) -> Ways:
+    """Those of a kernel in tiles; its outline will do where they are known already."""
+
+    def make() -> Ways:
+        return found(tiles.kernel, lanes)
+
+    shelf = tiles.shelf
+    return make() if shelf is None else shelf.under(lanes).kept(Ways, make, plain.classes(Ways))
+
+
+def found(kernel: Kernel, lanes: int) -> Ways:
+    """Those of a kernel, looked for."""
+    from tilec.backends.cpu.facts import Facts  # only where nobody knows
+
+    facts = Facts(kernel)
+    grids = (op for op in kernel.body if isinstance(op, Grid))
+    return Ways(tuple(ways(grid, facts.modes(grid), lanes) for grid in grids))
 
 
 def row_axis(grid: Grid) -> str | None:

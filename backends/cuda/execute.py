@@ -239,7 +239,8 @@ class Executable:
             if isinstance(code, str):
                 return code
             case = case_of(code, known, arrays)
-            more = scattered.union(*(its.in_pieces(s, case.views) for s in code.fast.values()))
+            found = (its.in_pieces(s, case.views, case.known) for s in code.fast.values())
+            more = scattered.union(*found)
             if more == scattered:
                 break
             scattered = more

@@ -102,7 +102,9 @@ class Launcher(Protocol):
         """Why a kernel cannot take these tensors, or None."""
         ...
 
-    def in_pieces(self, facts: Facts, views: Mapping[str, View]) -> frozenset[str]:
+    def in_pieces(
+        self, facts: Facts, views: Mapping[str, View], sizes: Mapping[str, Number]
+    ) -> frozenset[str]:
         """The tensors that a kernel cannot bring as it does: another one is made, where they are `scattered`."""
         ...
 

@@ -79,11 +79,12 @@ def _problem(code: Code) -> tuple[str, int] | None:
         made = image(unit.text, code.arch)
         use = made.usage[unit.names[0]]
         if use.spill_stores or use.spill_loads or use.stack:
-            said = f"{code.note}: {use.spill_stores} bytes of registers go to memory"
+            spilled = max(use.spill_stores, use.spill_loads, use.stack)
+            said = f"{spilled} bytes of registers go to memory with schedule {code.schedule}"
             return said, use.spill_stores
         serial = [w for w in made.warnings if any(c in w for c in nvrtc.SERIALISED)]
         if serial:
-            return f"{code.note}: {serial[0]}", 0
+            return f"{serial[0]} (with schedule {code.schedule})", 0
     return None
 
 

@@ -147,21 +147,22 @@ BURST = 100
 
 
 def errors(bench: Bench, cell: Cell, made: Mapping[str, Built]) -> Row:
-    """The largest and the root mean square error of tilec and of cuDNN, of outputs and of log-sum-exps."""
+    """The largest and the root mean square error of tilec's candidates and of cuDNN, of outputs and of log-sum-exps."""
     import torch
 
     if not bench.begin(cell, "errors", 120.0):
         return {"failed": {"tilec": "it hung or crashed"}}
     found: dict[str, list[Any]] = {}
-    built = made["tilec"]
-    if built.failed:
-        return {"failed": {"tilec": built.said}}
+    failed = {name: b.said for name, b in made.items() if b.failed}
+    if failed:
+        return {"failed": failed}
 
     def measured() -> None:
         for k in range(SEEDS):
             p = problem.draw(cell, bench.seed + k)
             want = exact(p)
-            for name, got in (("tilec", _both(p, built)), ("cudnn", _cudnn(p))):
+            each = [(name, _both(p, b)) for name, b in made.items()]
+            for name, got in (*each, ("cudnn", _cudnn(p))):
                 for what, g, w in zip(("o", "l"), got, want, strict=True):
                     assert not g.isnan().any(), f"{name} gives NaN"
                     found.setdefault(f"{what} {name}", []).append((g.double() - w).abs().flatten())
@@ -172,8 +173,8 @@ def errors(bench: Bench, cell: Cell, made: Mapping[str, Built]) -> Row:
     row: Row = {}
     for what in ("o", "l"):
         for kind, of in (("max", torch.max), ("rms", lambda x: x.square().mean().sqrt())):
-            a, b = (of(torch.cat(found[f"{what} {name}"])).item() for name in ("tilec", "cudnn"))
-            row[f"{what} {kind}"] = {"tilec": a, "cudnn": b, "ratio": a / b}
+            size = {n: of(torch.cat(found[f"{what} {n}"])).item() for n in (*made, "cudnn")}
+            row[f"{what} {kind}"] = {**size, "ratio": size["tilec"] / size["cudnn"]}
     return row
 
 

@@ -88,10 +88,14 @@ def _errors(cells: Sequence[Cell], rows: Sequence[Row]) -> list[list[str]]:
     for c, r in zip(cells, rows, strict=True):
         if kinds[0] not in r:
             continue
-        pairs = [f"{r[k]['tilec']:.2e}/{r[k]['cudnn']:.2e}" for k in kinds]
-        ratios = [r[k]["ratio"] for k in kinds]
-        fits = "yes" if all(x <= MOST for x in ratios) else "NO"
-        out.append([c.name, *pairs, " ".join(f"{x:.2f}" for x in ratios), fits])
+        for name in (n for n in r[kinds[0]] if n not in ("cudnn", "ratio")):
+            pairs = [f"{r[k][name]:.2e}/{r[k]['cudnn']:.2e}" for k in kinds]
+            ratios = [r[k][name] / r[k]["cudnn"] for k in kinds]
+            fits = "yes" if all(x <= MOST for x in ratios) else "NO"
+            label = " ".join(
+                filter(None, (c.name, name.removeprefix("tilec,").removeprefix("tilec")))
+            )
+            out.append([label, *pairs, " ".join(f"{x:.2f}" for x in ratios), fits])
     return out
 
 

@@ -9,6 +9,22 @@ import typer
 
 from tilec.beside import Comparison, Runner, compared
 from tilec.cli import files, options
+from tilec.cli.arguments import Asked
+
+Peer = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--peer",
+        metavar="MODULE:FUNCTION",
+        help="Time this too: it gets the tensors in order (PyTorch's, where that is installed) and --set by name.",
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="WORD", help="Only peers whose name holds this word."),
+]
+Seconds = Annotated[float, typer.Option("--seconds", min=0.0, help="How long to time each.")]
+Plot = Annotated[str | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the times.")]
 
 
 def bench(
@@ -20,25 +36,11 @@ def bench(
     tile: options.Tile = None,
     schedule: options.Schedule = None,
     input_: options.Input = None,
-    peer: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--peer",
-            metavar="MODULE:FUNCTION",
-            help="Time this too: it gets the tensors in order (PyTorch's, where that is installed) and --set by name.",
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="WORD", help="Only peers whose name holds this word."),
-    ] = None,
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=0.0, help="How long to time each.")
-    ] = 1.0,
+    peer: Peer = None,
+    only: Only = None,
+    seconds: Seconds = 1.0,
     seed: options.Seed = 0,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE.svg", help="Draw the times.")
-    ] = None,
+    plot: Plot = None,
     json: options.Json = False,
 ) -> None:
     """Time a program beside PyTorch's kernels and your own.
@@ -47,13 +49,11 @@ def bench(
     found by evaluating the program on small data. All run in one process, in turns, on the same data; errors are
     against float64.
     """
-    from tilec.cli.run import arguments_of
-
     files.check_plot(plot)
     kernel = options.load(file, target, tile, schedule)
-    scalars = options.scalars(set_)
-    arrays = arguments_of(kernel, input_, size, dtype, seed)
-    found = compared(kernel, arrays, scalars, peer or [], only, seconds)
+    asked = Asked(input_, size, dtype, set_, seed)
+    scalars = asked.scalars
+    found = compared(kernel, asked.tensors(kernel), scalars, peer or [], only, seconds)
     if plot is not None:
         _plot(found, plot)
     if json:
@@ -103,7 +103,6 @@ def _fact(r: Runner) -> dict[str, Any]:
 
 
 def _table(found: Comparison) -> Iterator[str]:
-    runners = found.runners
     yield found.title
     if found.formula is None:
         yield "no standard variant: its peers are those of --peer"
@@ -111,26 +110,32 @@ def _table(found: Comparison) -> Iterator[str]:
         yield f"recognised as: {found.formula}"
     if found.tuned is not None:
         yield f"schedule {options.schedule(str(found.tuned.choice), found.tuned.shipped)}"
-    wide = max(len(r.name) for r in runners)
-    yield f"{'':{wide}} {'median':>10} {'best':>10} {'runs':>5} {'tilec is':>12} {'largest':>9} {'mean error':>10}"
-    by, uneven = found.by, [r.name for r in runners if r.uneven]
-    ours = runners[0].time(by)
-    for r in runners:
-        if not r.times:
-            yield f"{r.name:{wide}} refused: {r.refused}"
-            continue
-        e = r.error
-        errors = f"{e.largest:9.1e} {e.mean:10.1e}" if e is not None else f"{'-':>9} {'-':>10}"
-        faster = "" if r is runners[0] else _against(r.time(by), ours)
-        yield (
-            f"{r.name:{wide}} {r.seconds * 1e3:7.3f} ms {min(r.times) * 1e3:7.3f} ms {len(r.times):5} {faster:>12} {errors}"
-        )
-    if all(r.error is None for r in runners):
+    yield from _rows(found)
+    if all(r.error is None for r in found.runners):
         yield "no errors: the float64 reference would take too long; give smaller sizes"
-    if uneven:
+    if uneven := [r.name for r in found.runners if r.uneven]:
         yield (
             f"uneven times (is the machine busy?), so the ratios are those of the best runs: {', '.join(uneven)}"
         )
+
+
+def _rows(found: Comparison) -> Iterator[str]:
+    """A heading, and a line for each that ran."""
+    first, *others = found.runners
+    wide, ours = max(len(r.name) for r in found.runners), first.time(found.by)
+    yield f"{'':{wide}} {'median':>10} {'best':>10} {'runs':>5} {'tilec is':>12} {'largest':>9} {'mean error':>10}"
+    yield _row(first, wide, "")
+    for r in others:
+        yield _row(r, wide, _against(r.time(found.by), ours) if r.times else "")
+
+
+def _row(r: Runner, wide: int, faster: str) -> str:
+    if not r.times:
+        return f"{r.name:{wide}} refused: {r.refused}"
+    e, best = r.error, min(r.times)
+    errors = f"{e.largest:9.1e} {e.mean:10.1e}" if e is not None else f"{'-':>9} {'-':>10}"
+    times = f"{r.seconds * 1e3:7.3f} ms {best * 1e3:7.3f} ms {len(r.times):5}"
+    return f"{r.name:{wide}} {times} {faster:>12} {errors}"
 
 
 def _against(theirs: float, ours: float) -> str:

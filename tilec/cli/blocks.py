@@ -11,7 +11,7 @@ import typer
 from tilec import binding
 from tilec.blocks import SIGNS, Blocks, maps
 from tilec.cli import options
-from tilec.cli.run import from_file
+from tilec.cli.arguments import from_file
 from tilec.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -24,12 +24,15 @@ PLAIN = "#+."
 """The signs for terminals that have no others, and in JSON."""
 
 
+At = Annotated[
+    options.Strings,
+    typer.Option("--at", metavar="b=0,h=3", help="Where on the other axes (default: 0)."),
+]
+
+
 def blocks(
     file: options.File,
-    at: Annotated[
-        options.Strings,
-        typer.Option("--at", metavar="b=0,h=3", help="Where on the other axes (default: 0)."),
-    ] = None,
+    at: At = None,
     input_: options.Input = None,
     size: options.Size = None,
     dtype: options.Dtype = None,

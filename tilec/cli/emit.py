@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,30 +13,35 @@ from tilec.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.code import Code
+    from tilec.backends.cuda.nvrtc import Compiled
 
 CPU = ("llvm", "asm")
 GPU = ("cuda", "ptx", "sass", "cubin")
 
 
+To = Annotated[
+    str, typer.Option("--to", metavar="KIND", help="llvm, asm, cuda, ptx, sass or cubin.")
+]
+Processor = Annotated[
+    str | None,
+    typer.Option(
+        "--processor",
+        metavar="WIDTH",
+        help="llvm and asm for another one: sse, avx, avx2, avx512, neon.",
+    ),
+]
+
+
 def emit(
     file: options.File,
-    to: Annotated[
-        str, typer.Option("--to", metavar="KIND", help="llvm, asm, cuda, ptx, sass or cubin.")
-    ],
+    to: To,
     size: options.Size = None,
     dtype: options.Dtype = None,
     set_: options.Set = None,
     target: options.Target = None,
     tile: options.Tile = None,
     schedule: options.Schedule = None,
-    processor: Annotated[
-        str | None,
-        typer.Option(
-            "--processor",
-            metavar="WIDTH",
-            help="llvm and asm for another one: sse, avx, avx2, avx512, neon.",
-        ),
-    ] = None,
+    processor: Processor = None,
 ) -> None:
     """Print the generated code.
 
@@ -46,8 +52,7 @@ def emit(
     _check_target(to, target)
     kernel = options.load(file, target or ("cpu" if to in CPU else "cuda"), tile, schedule)
     options.check_scalars(kernel, options.scalars(set_))
-    sizes = options.integers("--size", size, 0)
-    options.check_sizes(kernel, sizes)
+    sizes = options.sizes(kernel, size)
     element = None if dtype is None else options.element_type(dtype)
     if to in CPU:
         code = kernel.source(to, dtype=element, processor=processor, **sizes)
@@ -85,11 +90,7 @@ def _gpu(code: Code, to: str) -> None:
         print(source(code, to))
         return
     made = compiled(code)
-    for name, use in ((n, u) for c in made for n, u in c.usage.items()):
-        options.say(
-            f"{name}: {use.registers} registers, {use.stack} bytes of stack, {use.spill_stores} bytes of spill stores, "
-            f"{use.spill_loads} of spill loads"
-        )
+    _say_usage(made)
     if to == "sass":
         print(source(code, to))
         return
@@ -98,3 +99,11 @@ def _gpu(code: Code, to: str) -> None:
             f"emit: {code.kernel.name} is made of {len(made)} cubins; with --schedule emitter=simt it is one"
         )
     sys.stdout.buffer.write(made[0].cubin)
+
+
+def _say_usage(made: Iterable[Compiled]) -> None:
+    for name, use in ((n, u) for c in made for n, u in c.usage.items()):
+        options.say(
+            f"{name}: {use.registers} registers, {use.stack} bytes of stack, {use.spill_stores} bytes of spill stores, "
+            f"{use.spill_loads} of spill loads"
+        )

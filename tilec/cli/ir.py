@@ -27,33 +27,36 @@ Passes = Annotated[
     str | None,
     typer.Option("--passes", metavar="a,b:x=1,…", help="Another pipeline: passes, with options."),
 ]
+After = Annotated[
+    str | None,
+    typer.Option(
+        "--after",
+        metavar="PASS",
+        help="The IR after this pass; `pipeline`: the plan for a GPU's warpgroups.",
+    ),
+]
+Every = Annotated[bool, typer.Option("--all", help="The IR after every pass.")]
+Diff = Annotated[bool, typer.Option("--diff", help="What each pass changed.")]
+List = Annotated[bool, typer.Option("--list", help="The passes of the pipeline.")]
+Bytes = Annotated[bool, typer.Option("--bytes", help="The byte budget per op.")]
+Locations = Annotated[bool, typer.Option("--locations", help="Where each op comes from.")]
+Html = Annotated[
+    str | None, typer.Option("--html", metavar="FILE.html", help="Write all of it to one page.")
+]
+Dot = Annotated[bool, typer.Option("--dot", help="The dataflow graph, in the DOT language.")]
 
 
 def ir(
     file: options.File,
-    after: Annotated[
-        str | None,
-        typer.Option(
-            "--after",
-            metavar="PASS",
-            help="The IR after this pass; `pipeline`: the plan for a GPU's warpgroups.",
-        ),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="The IR after every pass.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="What each pass changed.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="The passes of the pipeline.")] = False,
+    after: After = None,
+    every: Every = False,
+    diff: Diff = False,
+    list_: List = False,
     passes: Passes = None,
-    bytes_: Annotated[bool, typer.Option("--bytes", help="The byte budget per op.")] = False,
-    locations: Annotated[
-        bool, typer.Option("--locations", help="Where each op comes from.")
-    ] = False,
-    html: Annotated[
-        str | None,
-        typer.Option("--html", metavar="FILE.html", help="Write all of it to one page."),
-    ] = None,
-    dot: Annotated[
-        bool, typer.Option("--dot", help="The dataflow graph, in the DOT language.")
-    ] = False,
+    bytes_: Bytes = False,
+    locations: Locations = False,
+    html: Html = None,
+    dot: Dot = False,
     size: options.Size = None,
     dtype: options.Dtype = None,
     set_: options.Set = None,
@@ -156,14 +159,7 @@ def _asked(
     element, scalars = options.element_type(dtype, kernel.target), options.scalars(set_)
     options.check_scalars(kernel, scalars)
     steps = None if passes is None else pipeline.parse(passes)
-    return _Asked(kernel, steps, element, _sizes(kernel, size), scalars, seed)
-
-
-def _sizes(kernel: Kernel, size: options.Strings) -> dict[str, int]:
-    """The sizes of `--size`, checked."""
-    sizes = options.integers("--size", size, 0)
-    options.check_sizes(kernel, sizes)
-    return sizes
+    return _Asked(kernel, steps, element, options.sizes(kernel, size), scalars, seed)
 
 
 def _check_after(after: str, names: list[str]) -> None:
@@ -207,7 +203,7 @@ def _text(kernel: IR, locations: bool = False) -> str:
 def _print_plans(kernel: Kernel, dtype: str | None, size: options.Strings) -> None:
     """Which warpgroup does what, and when: the last level before CUDA text."""
     element = None if dtype is None else options.element_type(dtype)
-    code = kernel.gpu_code(dtype=element, called=False, **_sizes(kernel, size))
+    code = kernel.gpu_code(dtype=element, called=False, **options.sizes(kernel, size))
     if not code.plans:
         why = code.note or f"the emitter for {code.arch} is {code.emitter}"
         raise UnsupportedError(f"--after pipeline: {kernel.name} has no plan for warpgroups: {why}")
@@ -280,13 +276,10 @@ def opt(
         options.Strings,
         typer.Option("--size", metavar="D=64,…", help="Sizes that a specialise step fixes."),
     ] = None,
-    locations: Annotated[
-        bool, typer.Option("--locations", help="Where each op comes from.")
-    ] = False,
+    locations: Locations = False,
 ) -> None:
     """Read IR text, run passes, print IR text."""
     from tilec import pipeline
-    from tilec.reader import read as read_ir
     from tilec.source import read
     from tilec.verify import fault
 
@@ -294,8 +287,18 @@ def opt(
     name = "<stdin>" if file == "-" else file
     steps = pipeline.parse(passes)
     sizes = options.integers("--size", size, 0)
+    for kernel in _kernels(text, name):
+        if wrong := fault(kernel):
+            raise ArgumentError(f"{name}: {wrong}")
+        print(_text(pipeline.run(kernel, steps, sizes=sizes), locations), end="")
+
+
+def _kernels(text: str, name: str) -> list[IR]:
+    """The kernels of a file's IR text. Raises ArgumentError where there is none."""
+    from tilec.reader import read
+
     try:
-        kernels = read_ir(text, name)
+        kernels = read(text, name)
     except SourceError as e:
         if not name.endswith(".tile"):
             raise
@@ -303,7 +306,4 @@ def opt(
         raise ArgumentError(say) from e
     if not kernels:
         raise ArgumentError(f"{name} holds no kernel; `tilec ir FILE` prints one as IR text")
-    for kernel in kernels:
-        if wrong := fault(kernel):
-            raise ArgumentError(f"{name}: {wrong}")
-        print(_text(pipeline.run(kernel, steps, sizes=sizes), locations), end="")
+    return kernels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -61,34 +61,16 @@ def about(context: typer.Context, json: options.Json = False) -> None:
 @cache.command("list")
 def list_(json: options.Json = False) -> None:
     """List compiled objects, what is known of programs, tuned schedules and measured ceilings."""
-    from tilec import cache, ceilings
-
-    known = [p.stat().st_size for p in cache.rows()]
-    sizes = {str(p.relative_to(cache.root())): p.stat().st_size for p in cache.objects()}
-    winners, damaged = _stored()
-    roofs = [c for c in ceilings.kept().values() if c is not None]
-    total = sum(sizes.values())
+    facts = _facts()
     if json:
-        options.print_json(
-            {
-                "path": str(cache.root()),
-                "bytes": total,
-                "objects": sizes,
-                "rows": {"count": len(known), "bytes": sum(known)},
-                "schedules": [
-                    {**asdict(w.key), "tile": w.choice.tile, "schedule": w.choice.schedule}
-                    | {"seconds": w.seconds, "speed": w.gain, "id": w.key.digest[:12]}
-                    for w in winners
-                ],
-                "damaged_schedules": [d[:12] for d in damaged],
-                "ceilings": [c.machine for c in roofs],
-            }
-        )
+        options.print_json(facts)
         return
-    for name, size in sizes.items():
+    for name, size in facts["objects"].items():
         print(f"{name}  {size:,} bytes")
-    print(f"{cache.root()}: {count(len(sizes), 'object')}, {total:,} bytes")
-    print(f"{count(len(known), 'row')} of what is known of programs, {sum(known):,} bytes")
+    print(f"{facts['path']}: {count(len(facts['objects']), 'object')}, {facts['bytes']:,} bytes")
+    rows = facts["rows"]
+    print(f"{count(rows['count'], 'row')} of what is known of programs, {rows['bytes']:,} bytes")
+    winners, damaged = _stored()
     for w in winners:
         print(
             f"{w.key.digest[:12]}  {w.key.kernel}({w.key.sizes}; {w.key.types}) on {w.key.target}: {w.choice}, "
@@ -97,8 +79,30 @@ def list_(json: options.Json = False) -> None:
     for d in damaged:
         print(f"{d[:12]}  damaged, and not used; `tilec cache remove {d[:12]}` removes it")
     print(count(len(winners), "tuned schedule"))
-    for c in roofs:
-        print(f"ceilings of {c.machine}")
+    for machine in facts["ceilings"]:
+        print(f"ceilings of {machine}")
+
+
+def _facts() -> dict[str, Any]:
+    """All that is kept, with its size in bytes."""
+    from tilec import cache, ceilings
+
+    rows = [p.stat().st_size for p in cache.rows()]
+    sizes = {str(p.relative_to(cache.root())): p.stat().st_size for p in cache.objects()}
+    winners, damaged = _stored()
+    return {
+        "path": str(cache.root()),
+        "bytes": sum(sizes.values()),
+        "objects": sizes,
+        "rows": {"count": len(rows), "bytes": sum(rows)},
+        "schedules": [
+            {**asdict(w.key), "tile": w.choice.tile, "schedule": w.choice.schedule}
+            | {"seconds": w.seconds, "speed": w.gain, "id": w.key.digest[:12]}
+            for w in winners
+        ],
+        "damaged_schedules": [d[:12] for d in damaged],
+        "ceilings": [c.machine for c in ceilings.kept().values() if c is not None],
+    }
 
 
 def _stored() -> tuple[list[Winner], list[str]]:

@@ -191,14 +191,15 @@ def nearest(name: str, names: list[str]) -> str:
     return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names) or 'none'}"
 
 
-def check_sizes(kernel: Kernel, sizes: dict[str, int]) -> None:
-    """Raises ArgumentError for a size of a dimension that the kernel lacks."""
-    dims = list(kernel.dims)
-    for name in sizes:
+def sizes(kernel: Kernel, texts: Strings) -> dict[str, int]:
+    """The sizes of `--size`. Raises ArgumentError for one of a dimension that the kernel lacks."""
+    found, dims = integers("--size", texts, 0), list(kernel.dims)
+    for name in found:
         if name not in dims:
             raise ArgumentError(
                 f"--size: {kernel.name} has no dimension {name!r}{nearest(name, dims)}"
             )
+    return found
 
 
 def check_scalars(kernel: Kernel, given: dict[str, Number]) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from tilec import accuracy, backend, gpu
 from tilec.cli import files, options
-from tilec.dtypes import kind
-from tilec.errors import ArgumentError
+from tilec.cli.arguments import Asked, to_file
 
 if TYPE_CHECKING:
     from tilec.ir import Kernel as IR
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
     from tilec.scalar import Number
 
 
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output", metavar="FILE.npz", help="Write the outputs; 16- and 8-bit floats as f32."
+    ),
+]
+Check = Annotated[bool, typer.Option("--check", help="Compare with the float64 reference.")]
+
+
 def run(
     file: options.File,
     input_: options.Input = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output", metavar="FILE.npz", help="Write the outputs; 16- and 8-bit floats as f32."
-        ),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compare with the float64 reference.")
-    ] = False,
+    output: Output = None,
+    check: Check = False,
     size: options.Size = None,
     dtype: options.Dtype = None,
     set_: options.Set = None,
@@ -46,14 +48,15 @@ def run(
     """Run a program; print time, throughput and bytes moved."""
     files.check(output)
     kernel = options.load(file, target, tile, schedule)
-    scalars = options.scalars(set_)
-    arguments = arguments_of(kernel, input_, size, dtype, seed)
-    arguments.update(scalars)
-    facts, outputs = _timed(kernel, arguments)
+    asked = Asked(input_, size, dtype, set_, seed)
+    scalars = asked.scalars
+    arguments = {**asked.tensors(kernel), **scalars}
+    done = _timed(kernel, arguments)
+    facts = _facts(kernel, arguments, done)
     if output is not None:
-        _to_file(output, outputs)
+        to_file(output, done.outputs)
     if check:
-        facts["errors"] = _errors(kernel, arguments, outputs)
+        facts["errors"] = _errors(kernel, arguments, done.outputs)
     if json:
         options.print_json(facts)
     else:
@@ -63,99 +66,46 @@ def run(
         raise typer.Exit(1)
 
 
-def arguments_of(
-    kernel: Kernel, file: str | None, size: options.Strings, dtype: str | None, seed: int
-) -> dict[str, Any]:
-    """The tensors of a call: those of a file, or sample data of the sizes that the command line gives."""
-    if file is not None:
-        if size:
-            raise typer.BadParameter("the sizes are those of --input", param_hint="--size")
-        return from_file(kernel, file, dtype)
-    sizes = options.integers("--size", size, 0)
-    options.check_sizes(kernel, sizes)
-    wanted = options.element_type(dtype, kernel.target)
-    return kernel.sample(seed, dtype=wanted, **sizes)
+@dataclass(frozen=True)
+class _Done:
+    """Calls that were timed: the first one, which compiles, and those after it, in seconds."""
+
+    plan: Plan
+    outputs: dict[str, Any]
+    first: float
+    times: list[float]
 
 
-# ---- files
-
-
-def from_file(kernel: Kernel, file: str, dtype: str | None) -> dict[str, Any]:
-    """The arguments in an .npz file. Nothing in it is executed: pickled objects are refused."""
-    import zipfile
-
-    import numpy
-
-    try:
-        found: Any = numpy.load(file, allow_pickle=False)
-        if isinstance(found, numpy.ndarray):
-            raise ArgumentError(f"{file} holds one array without a name; expected an .npz file")
-        with found:
-            arrays = {name: found[name] for name in found.files}
-    except ValueError as e:
-        raise ArgumentError(
-            f"cannot read {file}: it is no .npz file of plain arrays (objects are not loaded)"
-        ) from e
-    except (OSError, EOFError, KeyError, zipfile.BadZipFile) as e:
-        raise ArgumentError(f"cannot read {file}: {getattr(e, 'strerror', None) or e}") from e
-    types = {p.name: p.type for p in kernel.parameters}
-    untyped = {p.name for p in kernel.parameters if p.type is None}
-    wanted = None if dtype is None else options.element_type(dtype)
-    return {
-        name: _typed(a, wanted if name in untyped else types.get(name))
-        for name, a in arrays.items()
-    }
-
-
-def _typed(a: Any, dtype: Any) -> Any:
-    """An array of a file with its element type: 16- and 8-bit floats that NumPy lacks come as plain bytes."""
-    from tilec.arrays import numpy_dtype
-    from tilec.dtypes import SIZES
-
-    if dtype not in SIZES:
-        return a
-    want = numpy_dtype(dtype)
-    if a.dtype.kind == "V" and a.dtype.itemsize == want.itemsize:
-        return a.view(want)
-    return a.astype(want) if a.dtype.kind == "f" and kind(dtype) == "float" else a
-
-
-def _to_file(file: str, outputs: Mapping[str, Any]) -> None:
-    import numpy
-
-    plain = {
-        n: a if a.dtype.kind in "fiub" and a.dtype.isbuiltin == 1 else a.astype("float32")
-        for n, a in outputs.items()
-    }
-    with files.writing(file) as f:
-        numpy.savez(f, **plain)
-
-
-# ---- figures
-
-
-def _timed(kernel: Kernel, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The figures of a run and its outputs: a first call, which compiles, then as many as fit in half a second."""
+def _timed(kernel: Kernel, arguments: Mapping[str, Any]) -> _Done:
+    """A first call, then as many as fit in half a second."""
     given, wait = arguments, _at_once
     if _on_gpu(kernel):
         tensors = {n: a for n, a in arguments.items() if hasattr(a, "dtype")}
         given, wait = {**arguments, **gpu.send(tensors)}, gpu.wait
+    first, result = _call(kernel, given, wait)
+    times: list[float] = []
+    while not times or (sum(times) < 0.5 and len(times) < 50 and first < 10):
+        seconds, result = _call(kernel, given, wait)
+        times.append(seconds)
+    results = map(gpu.receive, _tuple(result)) if _on_gpu(kernel) else _tuple(result)
+    outputs = dict(zip((o.name for o in kernel.outputs), results, strict=True))
+    return _Done(kernel.plan(**given), outputs, first, times)
+
+
+def _call(
+    kernel: Kernel, given: Mapping[str, Any], wait: Callable[[], None]
+) -> tuple[float, object]:
+    """A call's time and its result."""
     start = time.perf_counter()
     result = kernel(**given)
     wait()
-    first = time.perf_counter() - start
-    times: list[float] = []
-    while not times or (sum(times) < 0.5 and len(times) < 50 and first < 10):
-        start = time.perf_counter()
-        result = kernel(**given)
-        wait()
-        times.append(time.perf_counter() - start)
-    plan = kernel.plan(**given)
-    results = map(gpu.receive, _tuple(result)) if _on_gpu(kernel) else _tuple(result)
-    outputs = dict(zip((o.name for o in kernel.outputs), results, strict=True))
-    moved = _bytes(plan, arguments)
-    seconds = statistics.median(times)
-    flops = _flops(kernel, plan)
+    return time.perf_counter() - start, result
+
+
+def _facts(kernel: Kernel, arguments: Mapping[str, Any], done: _Done) -> dict[str, Any]:
+    """The figures of a run."""
+    plan, seconds = done.plan, statistics.median(done.times)
+    moved, flops = _bytes(plan, arguments), _flops(kernel, plan)
     return {
         "kernel": kernel.name,
         "target": kernel.target or "cpu",
@@ -164,16 +114,16 @@ def _timed(kernel: Kernel, arguments: Mapping[str, Any]) -> tuple[dict[str, Any]
         "sizes": plan.bound.sizes,
         "scalars": plan.bound.scalars,
         "types": {n: str(a.dtype) for n, a in arguments.items() if hasattr(a, "dtype")},
-        "first_seconds": first,
+        "first_seconds": done.first,
         "seconds": seconds,
-        "best_seconds": min(times),
-        "runs": len(times),
+        "best_seconds": min(done.times),
+        "runs": len(done.times),
         "flops": flops,
         "flops_per_second": flops / seconds,
         "bytes": moved,
         "bytes_per_second": moved / seconds,
-        "outputs": {n: list(a.shape) for n, a in outputs.items()},
-    }, outputs
+        "outputs": {n: list(a.shape) for n, a in done.outputs.items()},
+    }
 
 
 def _on_gpu(kernel: Kernel) -> bool:

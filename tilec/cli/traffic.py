@@ -10,6 +10,22 @@ from tilec.cli import files, options, tables
 from tilec.cli.report import Report
 from tilec.errors import UnsupportedError
 
+After = Annotated[
+    str | None, typer.Option("--after", metavar="PASS", help="List the ops after this pass too.")
+]
+Ops = Annotated[bool, typer.Option("--ops", help="List the ops after the last pass too.")]
+Measure = Annotated[
+    bool,
+    typer.Option(
+        "--measure",
+        help="Add what the interpreter counts when it runs it, and the hardware of a GPU.",
+    ),
+]
+Plot = Annotated[
+    str | None,
+    typer.Option("--plot", metavar="FILE.svg", help="Draw the roofline (needs matplotlib)."),
+]
+
 
 def traffic(
     file: options.File,
@@ -20,24 +36,10 @@ def traffic(
     tile: options.Tile = None,
     schedule: options.Schedule = None,
     seed: options.Seed = 0,
-    after: Annotated[
-        str | None,
-        typer.Option("--after", metavar="PASS", help="List the ops after this pass too."),
-    ] = None,
-    ops: Annotated[
-        bool, typer.Option("--ops", help="List the ops after the last pass too.")
-    ] = False,
-    measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure",
-            help="Add what the interpreter counts when it runs it, and the hardware of a GPU.",
-        ),
-    ] = False,
-    plot: Annotated[
-        str | None,
-        typer.Option("--plot", metavar="FILE.svg", help="Draw the roofline (needs matplotlib)."),
-    ] = None,
+    after: After = None,
+    ops: Ops = False,
+    measure: Measure = False,
+    plot: Plot = None,
     json: options.Json = False,
 ) -> None:
     """Print bytes, operations and the bound, after each pass.

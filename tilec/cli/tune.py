@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilec.cli import files, options
+from tilec.cli.arguments import Asked
 from tilec.dtypes import DType
 from tilec.errors import ResourceError
 from tilec.scalar import Number, evaluate
@@ -28,49 +29,55 @@ DRAWN = 50e6
 UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
+File = Annotated[str | None, typer.Argument(metavar="FILE", help="A .tile file, or FILE:KERNEL.")]
+Budget = Annotated[
+    str, typer.Option("--budget", metavar="60s", help="How long to search: 30s, 5m, 1h.")
+]
+Space = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--space",
+        metavar='"i=64,128 j=32,64"',
+        help="What to try: extents of any axis, and schedule fields of targets that have some.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", help="Processes that compile; 0: this one (default: half the processors)."
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Keep what an earlier search measured.")]
+Top = Annotated[int, typer.Option("--top", min=1, help="Lines of the leaderboard.")]
+Plot = Annotated[
+    str | None,
+    typer.Option("--plot", metavar="FILE.svg", help="Draw predicted against measured times."),
+]
+Export = Annotated[
+    str | None, typer.Option("--export", metavar="FILE.json", help="Write all stored schedules.")
+]
+Import = Annotated[
+    str | None,
+    typer.Option("--import", metavar="FILE.json", help="Store the schedules of such a file."),
+]
+
+
 def tune(
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="A .tile file, or FILE:KERNEL.")
-    ] = None,
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="60s", help="How long to search: 30s, 5m, 1h.")
-    ] = "60s",
-    space: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--space",
-            metavar='"i=64,128 j=32,64"',
-            help="What to try: extents of any axis, and schedule fields of targets that have some.",
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs", help="Processes that compile; 0: this one (default: half the processors)."
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Keep what an earlier search measured.")
-    ] = False,
-    top: Annotated[int, typer.Option("--top", min=1, help="Lines of the leaderboard.")] = 10,
+    file: File = None,
+    budget: Budget = "60s",
+    space: Space = None,
+    jobs: Jobs = None,
+    resume: Resume = False,
+    top: Top = 10,
     input_: options.Input = None,
     size: options.Size = None,
     dtype: options.Dtype = None,
     set_: options.Set = None,
     target: options.Target = None,
     seed: options.Seed = 0,
-    plot: Annotated[
-        str | None,
-        typer.Option("--plot", metavar="FILE.svg", help="Draw predicted against measured times."),
-    ] = None,
-    export: Annotated[
-        str | None,
-        typer.Option("--export", metavar="FILE.json", help="Write all stored schedules."),
-    ] = None,
-    import_: Annotated[
-        str | None,
-        typer.Option("--import", metavar="FILE.json", help="Store the schedules of such a file."),
-    ] = None,
+    plot: Plot = None,
+    export: Export = None,
+    import_: Import = None,
     json: options.Json = False,
 ) -> None:
     """Search tile extents on your sizes; later runs take the winner.
@@ -85,9 +92,8 @@ def tune(
     if import_ is not None:
         _import(import_)
     if file is not None:
-        board = _tuned(
-            file, _seconds(budget), space, jobs, resume, input_, size, dtype, set_, target, seed
-        )
+        asked = Asked(input_, size, dtype, set_, seed)
+        board = _searched(file, target, asked, _seconds(budget), space, jobs, resume)
         if plot is not None:
             _plot(board, plot)
         if json:
@@ -109,56 +115,47 @@ def _seconds(text: str) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def _tuned(
+def _searched(
     file: str,
+    target: str | None,
+    asked: Asked,
     budget: float,
     space: list[str] | None,
     jobs: int | None,
     resume: bool,
-    input_: str | None,
-    size: options.Strings,
-    dtype: str | None,
-    set_: options.Strings,
-    target: str | None,
-    seed: int,
 ) -> Leaderboard:
+    """The leaderboard of a search; `budget`: the seconds for all of it, sample data included."""
     from tilec import backend, gpu
-    from tilec.cli.run import arguments_of
 
     until = time.monotonic() + budget
     kernel = options.load(file, target)
-    if input_ is None:
-        _affordable(kernel, budget, size, dtype, set_)
-    arguments = arguments_of(kernel, input_, size, dtype, seed)
+    if asked.file is None:
+        _affordable(kernel, budget, asked)
+    tensors = asked.tensors(kernel)
     if kernel.target is not None and backend.on_gpu(kernel.target):
-        arguments = gpu.send(arguments)
-    arguments.update(options.scalars(set_))
-    workers = max(1, (os.cpu_count() or 2) // 2) if jobs is None else jobs
+        tensors = gpu.send(tensors)
     with _progress() as progress:
         return kernel.tune(
-            **arguments,
+            **tensors,
+            **asked.scalars,
             budget=max(until - time.monotonic(), 1e-3),
             space=None if space is None else " ".join(space),
-            jobs=workers,
+            jobs=max(1, (os.cpu_count() or 2) // 2) if jobs is None else jobs,
             resume=resume,
             progress=progress,
             notice=options.say,
         )
 
 
-def _affordable(
-    kernel: Kernel, budget: float, size: options.Strings, dtype: str | None, set_: options.Strings
-) -> None:
+def _affordable(kernel: Kernel, budget: float, asked: Asked) -> None:
     """Raises ResourceError where the budget would be over before anything is known; says what takes long."""
     from tilec.tuning.search import FEWEST, WORTH
 
-    sizes = options.integers("--size", size, 0)
-    options.check_sizes(kernel, sizes)
-    known, scalars = kernel.environment(sizes, options.scalars(set_))
+    known, scalars = kernel.environment(options.sizes(kernel, asked.size), asked.scalars)
     shapes = ([int(evaluate(d, known)) for d in t.dims] for t in kernel.signature.tensors.values())
     many = sum(math.prod(shape) for shape in shapes)
     drawing = many / DRAWN
-    call = call_seconds(kernel, options.element_type(dtype, kernel.target), known, scalars)
+    call = call_seconds(kernel, options.element_type(asked.dtype, kernel.target), known, scalars)
     if drawing + FEWEST * call > budget:
         raise ResourceError(
             f"tune: drawing {many:,} values of sample data takes about {drawing:.0f} s, a call about {call:.2g} s, which is "

@@ -14,7 +14,9 @@ STEP = 1 << 31
 """Steps between rows of 16-byte pieces are below this, in elements."""
 
 
-def in_pieces(facts: Facts, views: Mapping[str, View]) -> frozenset[str]:
+def in_pieces(
+    facts: Facts, views: Mapping[str, View], sizes: Mapping[str, Number]
+) -> frozenset[str]:
     """The parameters of the program that cannot be copied 16 bytes at a time."""
     given = facts.header.tensors
     wide = {n: f for n, f in facts.wide.items() if n in given}

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper.asked import Asked
 from tilec.backends.cuda.hopper.between import Comparisons
 from tilec.backends.cuda.hopper.conditions import Conditions
 from tilec.backends.cuda.hopper.expression import (
@@ -113,7 +114,9 @@ class Analysis:
         self.conditions: list[str] = []
         self.words: dict[object, str] = {}  # those that are there at this place, by what they say
         self.given: dict[str, str] = {}  # words of the columns that count, by masked value
-        self.fetched: dict[str, str] = {}  # arrays of elements that were asked for, by load
+        self.fetched: dict[
+            str, tuple[Asked, str]
+        ] = {}  # what was asked for, and its array, by load
         self.keep = self._kept()
         self.heavy = any(isinstance(op, Map) and op.fn in HEAVY for op in walk(block.middle))
         self.late = [n for n in self.keep if self.rough and self._bends(n)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Registers
-from tilec.backends.cuda.hopper.epilogue import Epilogue
+from tilec.backends.cuda.hopper.epilogue import Epilogue, Outgoing
 from tilec.backends.cuda.hopper.plan import Plan
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.scope import Scope
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
-from tilec.ir import Store
 
 
 class BulkEpilogue(Epilogue):
@@ -26,11 +25,11 @@ class BulkEpilogue(Epilogue):
         extent, rows = super().limit(), self.s.rows
         return extent if rows % ROWS == 0 else f"least<int>({extent}, origin + {rows})"
 
-    def through(self, op: Store, feature: str, width: int) -> bool:
+    def through(self, t: Outgoing) -> bool:
         """Whether a tile leaves through shared memory."""
-        return self.plan.schedule.store == "tma" and self.scope.dtype(op.tensor) != "f32"
+        return self.plan.schedule.store == "tma" and t.dtype != "f32"
 
-    def begin_copy(self, width: int) -> None:
+    def begin_copy(self, t: Outgoing) -> None:
         room = self.plan.rooms["out"]
         out = self.out
         out.add(
@@ -50,8 +49,8 @@ class BulkEpilogue(Epilogue):
             f"store_matrices((out_lane ^ ((b16 & 3) << 5)) + (b16 >> 2) * {ROWS * 128}, {self.pairs(dtype)});"
         )
 
-    def end_copy(self, op: Store, feature: str, width: int) -> None:
-        out = self.out
+    def end_copy(self, t: Outgoing) -> None:
+        out, op, feature, width = self.out, t.op, t.feature, t.width
         slabs = width % 64 == 0 and len(op.index) < 5
         name = f"{self.names.of(op.tensor)}_map"
         if op.tensor not in self.maps:
@@ -80,39 +79,39 @@ class BulkEpilogue(Epilogue):
 
     # ---- out of registers
 
-    def gathered(self, op: Store, feature: str, width: int) -> int:
+    def gathered(self, t: Outgoing) -> int:
         """How many times 8 columns are at hand: rows leave 16 bytes at a time where they can, else 8. What is loaded needs
         registers, too."""
-        if self.late(op.value, feature, width):
+        if self.late(t):
             return 2
-        return 4 if width % 8 == 0 and self.slice(width).columns % 32 == 0 else 2
+        return 4 if t.width % 8 == 0 and self.slice(t.width).columns % 32 == 0 else 2
 
-    def begin_rows(self, op: Store, feature: str, width: int) -> None:
+    def begin_rows(self, t: Outgoing) -> None:
         """Where this thread's rows are in memory."""
-        if width % 4:
-            raise Refused(f"output {op.tensor} has {width} columns, no multiple of 4")
-        out, name = self.out, self.names.of(op.tensor)
-        eights = self.gathered(op, feature, width)
-        self.scope.paired[op.tensor] = op.index.index(feature), 2 * eights
-        offset = self.offset(op, {feature: "0", self.s.row: "row_i[r]"})
+        out, op, name = self.out, t.op, self.names.of(t.op.tensor)
+        if t.width % 4:
+            raise Refused(f"output {op.tensor} has {t.width} columns, no multiple of 4")
+        eights = self.gathered(t)
+        self.scope.paired[op.tensor] = op.index.index(t.feature), 2 * eights
+        offset = self.offset(op, {t.feature: "0", self.s.row: "row_i[r]"})
         lane = "8 * (lane & 3)" if eights == 4 else "8 * (lane & 1) + 2 * (lane & 2)"
         out.add(f"const int out_column = {self.first}{lane};")
         out.add(f"u16* out_row[{self.held}]; ROWS out_row[r] = {name} + ({offset}) + out_column;")
         limit = self.limit()
         out.add(f"bool out_here[{self.held}]; ROWS out_here[r] = row_i[r] < {limit};")
 
-    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
+    def direct_pairs(self, t: Outgoing) -> None:
         """Of 16 or 32 columns a thread gathers 4 or 8 of a row first."""
-        out, eights = self.out, self.gathered(op, feature, width)
+        out, eights = self.out, self.gathered(t)
         wide = 8 * eights
         with out.block("ROWS"):
             words = ", ".join(
-                f"pack_{dtype}(four[{k}][2 * r], four[{k}][2 * r + 1])" for k in range(eights)
+                f"pack_{t.dtype}(four[{k}][2 * r], four[{k}][2 * r + 1])" for k in range(eights)
             )
             out.add(f"u32 part[{eights}] = {{{words}}};")
             out.add("gather_row(part);")
             place = f"{wide} * b{wide}"
             here = "out_here[r]" + (
-                f" && {place} + out_column < {width}" if self.beyond(width, wide) else ""
+                f" && {place} + out_column < {t.width}" if self.beyond(t.width, wide) else ""
             )
-            out.add(f"store_if({here}, out_row[r] + {place}, part);{self.scope.comment(op)}")
+            out.add(f"store_if({here}, out_row[r] + {place}, part);{self.scope.comment(t.op)}")

@@ -32,6 +32,9 @@ MOST_COLUMNS = {2: 256, 3: 192}
 """The columns of accumulators that warpgroups have registers for, by how many there are."""
 LONG_ROWS = 512
 """Rows from this width on are worth sharing their products: to exchange parts of scores takes time, too."""
+FEW_FOUND = 512
+"""Up to so many positions that are found in runs, a short tile has a few windows, one after the other. Two blocks share a
+multiprocessor then: while one waits, the other computes."""
 SHORT = 64
 """The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
@@ -77,7 +80,7 @@ def _probed(
 ) -> Structure:
     """The structure of a kernel under some schedule."""
     probe = tiled(specialised(kernel, sizes, packed), schedule, packed)
-    return _fitting(probe, frozenset(scattered))
+    return _fitting(probe, frozenset(scattered), runs=True)
 
 
 def cutting(workers: int, schedule: Tiling) -> Options:
@@ -93,22 +96,21 @@ def cutting(workers: int, schedule: Tiling) -> Options:
 
 
 def candidates(schedule: Schedule, named: Collection[str] = ()) -> Iterator[Schedule]:
-    """A schedule, and those to try where its kernel does not fit the registers. Of a schedule some of whose fields are
-    `named`, only the registers of the loading warps may change, and these only if they are not."""
-    if "loader" in named:
-        yield schedule
-        return
-    more = replace(schedule, loader=32)
-    if schedule.loader < 32 and more.registers[1] == schedule.registers[1]:
-        schedule = more  # which costs the others nothing
+    """A schedule, and those to try where its kernel does not fit the registers: with more of them for the loading warps,
+    then with fewer columns. Fields that are `named` stay as they are."""
+    if "loader" not in named:
+        more = replace(schedule, loader=32)
+        if schedule.loader < 32 and more.registers[1] == schedule.registers[1]:
+            schedule = more  # which costs the others nothing
     yield schedule
-    for loader in (40, 56) if schedule.warpgroups == 2 else (32,):
+    for loader in () if "loader" in named else (40, 56) if schedule.warpgroups == 2 else (32,):
         if loader > schedule.loader and schedule.traded:
             yield replace(schedule, loader=loader)
-    for part in () if named else (3 / 4, 1 / 2, 1 / 4):
+    loader = schedule.loader if "loader" in named else max(40, schedule.loader)
+    for part in () if "columns" in named else (3 / 4, 1 / 2, 1 / 4):
         columns = int(schedule.columns * part) // 16 * 16
         if columns >= 16:
-            yield replace(schedule, columns=columns, loader=max(40, schedule.loader))
+            yield replace(schedule, columns=columns, loader=loader)
 
 
 def specialised(kernel: Kernel, sizes: Mapping[str, int], packed: Rows | None = None) -> Kernel:
@@ -168,7 +170,7 @@ def sources(
     out: dict[int, Source | str] = {}
     for n, op in enumerate(op for op in kernel.body if isinstance(op, Grid)):
         try:
-            out[n] = emit(plans.make(recognise(kernel, op, scattered), schedule))
+            out[n] = emit(plans.make(recognise(kernel, op, scattered, runs=True), schedule))
         except Refused as e:
             out[n] = str(e)
     return out
@@ -251,13 +253,13 @@ def _target(schedule: Tiling) -> Target:
     )
 
 
-def fitting(kernel: Kernel, scattered: Collection[str] = ()) -> Structure:
-    """The first grid of a placed kernel that fits. Raises Refused where none does."""
+def fitting(kernel: Kernel, scattered: Collection[str] = (), runs: bool = False) -> Structure:
+    """The first grid of a placed kernel that fits. Raises Refused where none does. `runs`: see `recognise`."""
     reason = "it has no grid"
     for op in kernel.body:
         if isinstance(op, Grid):
             try:
-                return recognise(kernel, op, scattered)
+                return recognise(kernel, op, scattered, runs)
             except Refused as e:
                 reason = str(e)
     raise Refused(reason)
@@ -280,6 +282,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     elif s.surveyed:
         schedule = replace(schedule, columns=min(SHORT, schedule.columns))
     computed = _computed(s)
+    if few and length <= FEW_FOUND and any(t.run for t in s.rings):
+        schedule = replace(schedule, columns=min(64, schedule.columns), stages=3, blocks=2)
     if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
         schedule = narrow(width, length, uneven(s))
     if computed:
@@ -354,7 +358,8 @@ def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns), schedule.slices)
     loaded = schedule.columns // 4 * _column_loads(s)
-    return fragments + loaded + plans.RESERVE <= schedule.registers[1]
+    there = plans.product_registers(s, schedule) <= schedule.entry
+    return there and fragments + loaded + plans.RESERVE <= schedule.registers[1]
 
 
 def _column_loads(s: Structure) -> int:

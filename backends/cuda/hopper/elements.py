@@ -26,6 +26,7 @@ from tilec.backends.cuda.hopper.staging import Staged, share
 from tilec.backends.cuda.hopper.tiles import Tile
 from tilec.dataflow import definitions
 from tilec.ir import Cast, Load, Map, Op, Operand, operands
+from tilec.scalar import Scalar
 
 
 class Elements:
@@ -306,11 +307,11 @@ class Elements:
 
     # ---- indices
 
-    def is_sure(self, x: Operand, dim: object) -> bool:
+    def is_sure(self, x: Operand, dim: Scalar) -> bool:
         """Whether an index is in range: the row's own, which is tested once, or that of a grid axis."""
         if x == self.tile.axis:
             return self.scope.kernel.extents[self.tile.axis] == dim
-        return self.scope.in_range(x, dim)  # type: ignore[arg-type]
+        return self.scope.in_range(x, dim)
 
     def first(self, x: Operand) -> Expression:
         """An index at the first column of a piece."""

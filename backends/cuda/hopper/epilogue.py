@@ -6,6 +6,8 @@ there is room.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Registers
 from tilec.backends.cuda.hopper.expression import (
@@ -24,6 +26,16 @@ from tilec.ir import Cast, Load, Map, Op, Operand, Store, operands
 
 PLENTY = 64
 """The registers of an accumulator that leave enough for all that its elements are computed with."""
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A tile of an output: `width` columns along the axis `feature`."""
+
+    op: Store
+    feature: str
+    width: int
+    dtype: str
 
 
 class Epilogue:
@@ -71,7 +83,7 @@ class Epilogue:
             self.store_rows(op)
         elif len(wide) == 1 and self.s.row in op.index and (axes <= {self.s.row, wide[0]}):
             with self.out.block(""):
-                self.store_tile(op, wide[0])
+                self.store_tile(self.outgoing(op, wide[0]))
         else:
             raise Refused(f"output {op.tensor} has axes {', '.join(map(str, op.index))}")
 
@@ -115,45 +127,51 @@ class Epilogue:
             f"if ((lane & 3) == 0) ROWS if (row_i[r] < {limit}) {name}[{offset}] = {text};{self.scope.comment(op)}"
         )
 
-    def store_tile(self, op: Store, feature: str) -> None:
+    def store_tile(self, t: Outgoing) -> None:
         """A tile of rows and features."""
-        width = self.scope.kernel.extents[feature]
-        if not isinstance(width, int):
-            raise Refused(f"the length of axis {feature} is not known")
-        dtype = self.scope.dtype(op.tensor)
-        if dtype not in ("f16", "bf16", "f32"):
-            raise Refused(f"output {op.tensor} is {dtype}")
-        first = self.slice(width).first_slab
+        first = self.slice(t.width).first_slab
         if first:
             self.out.add(f"const int first = 64 * {first};   // of this group's columns")
         self.first = "first + " if first else ""
-        divisors = self.divisors(op.value)
-        watched = self.s.watched and bool(self.inputs(op.value) & set(self.accumulators))
+        watched = self.s.watched and bool(self.inputs(t.op.value) & set(self.accumulators))
         probe = self.names.fresh("probe") if watched else ""
         if probe:
             self.out.add(f"u32 {probe} = 0;")
-        for x in divisors:
-            index = "[r]" if self.scope.axes(x) == (self.s.row,) else ""
-            value, name = f"{self.scope.values[x].text}{index}", self.inverse(x)
-            self.out.add(f"float {name}[{self.held}]; ROWS {name}[r] = reciprocal({value});")
-        through = self.through(op, feature, width)
-        if through:
-            self.begin_copy(width)
-        elif dtype != "f32":
-            self.begin_rows(op, feature, width)
+        divisors = self.divisors(t.op.value)
+        self.invert(divisors)
+        if self.through(t):
+            self.begin_copy(t)
+        elif t.dtype != "f32":
+            self.begin_rows(t)
         if divisors:
             with self.out.block(f"if (__all_sync(FULL, {self.regular(divisors)}))"):
-                self.tile_loop(op, feature, width, dtype, through, True, probe)
+                self.tile_loop(t, True, probe)
             with self.out.block("else"):
-                self.tile_loop(op, feature, width, dtype, through, False, probe)
+                self.tile_loop(t, False, probe)
         else:
-            self.tile_loop(op, feature, width, dtype, through, True, probe)
+            self.tile_loop(t, True, probe)
         if probe:
             self.out.add(
                 f"if ({probe} & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent"
             )
-        if through:
-            self.end_copy(op, feature, width)
+        if self.through(t):
+            self.end_copy(t)
+
+    def outgoing(self, op: Store, feature: str) -> Outgoing:
+        """The tile that a store writes. Raises Refused for one of another form than these have here."""
+        width, dtype = self.scope.kernel.extents[feature], self.scope.dtype(op.tensor)
+        if not isinstance(width, int):
+            raise Refused(f"the length of axis {feature} is not known")
+        if dtype not in ("f16", "bf16", "f32"):
+            raise Refused(f"output {op.tensor} is {dtype}")
+        return Outgoing(op, feature, width, dtype)
+
+    def invert(self, divisors: list[str]) -> None:
+        """The reciprocals of what elements are divided by."""
+        for x in divisors:
+            index = "[r]" if self.scope.axes(x) == (self.s.row,) else ""
+            value, name = f"{self.scope.values[x].text}{index}", self.inverse(x)
+            self.out.add(f"float {name}[{self.held}]; ROWS {name}[r] = reciprocal({value});")
 
     def slice(self, width: int) -> Slice:
         """This group's part of so many columns."""
@@ -202,28 +220,18 @@ class Epilogue:
 
     # ---- the loop over a tile
 
-    def tile_loop(
-        self,
-        op: Store,
-        feature: str,
-        width: int,
-        dtype: str,
-        through: bool,
-        fast: bool,
-        probe: str,
-    ) -> None:
+    def tile_loop(self, t: Outgoing, fast: bool, probe: str) -> None:
         """Element by element: the value, rounded, to its place. `probe` takes note of NaN and infinity."""
-        out = self.out
-        eights = 2 if through or dtype == "f32" else self.gathered(op, feature, width)
+        out, op = self.out, t.op
+        eights = 2 if self.through(t) or t.dtype == "f32" else self.gathered(t)
         name = f"b{8 * eights}"
-        loads = {x.result.name: x for x in self.late(op.value, feature, width)}
-        rows = {x: self.row_of(load, feature) for x, load in loads.items()}
+        rows = {x.result.name: self.row_of(x, t.feature) for x in self.late(t)}
         self.places = {
             x: f"{at}[r][{at}_far + (8 * b8 + (x & 1)) * {step}]" for x, (at, step) in rows.items()
         }
         out.add("#pragma unroll")
         with out.block(
-            f"for (int {name} = 0; {name} < {self.slice(width).columns // 8 // eights}; {name}++)"
+            f"for (int {name} = 0; {name} < {self.slice(t.width).columns // 8 // eights}; {name}++)"
         ):
             out.add(f"float four[{eights}][{2 * self.held}];")
             out.add("#pragma unroll")
@@ -231,29 +239,32 @@ class Epilogue:
                 out.add(
                     f"const int c = {eights} * {name} + b8, r = x >> 1, {COLUMN} = 8 * c + (x & 1);"
                 )
-                e = self.element(op.value, feature, {}, fast)
+                e = self.element(op.value, t.feature, {}, fast)
                 out.add(f"four[b8][x] = {e.real().text};")
             for at, step in rows.values():
                 out.add(f"{at}_far += {8 * eights} * {step};")
-            if probe:
-                for k in range(0, eights, 2):
-                    here = self.here(f"{8 * eights} * {name} + {8 * k}", width)
-                    out.add(f"{here}{probe} = watch({probe}, {self.pairs('bf16', k)});")
-            if through:
-                self.matrices(dtype)
-            elif dtype == "f32":
-                self.direct_floats(op, feature, width)
-            else:
-                self.direct_pairs(op, feature, width, dtype)
+            for k in range(0, eights, 2) if probe else ():
+                here = self.here(f"{8 * eights} * {name} + {8 * k}", t.width)
+                out.add(f"{here}{probe} = watch({probe}, {self.pairs('bf16', k)});")
+            self.leave(t)
+
+    def leave(self, t: Outgoing) -> None:
+        """The columns in `four`, to shared memory or out of the registers."""
+        if self.through(t):
+            self.matrices(t.dtype)
+        elif t.dtype == "f32":
+            self.direct_floats(t)
+        else:
+            self.direct_pairs(t)
 
     def here(self, column: str, width: int) -> str:
         """The test whether 16 columns are of a tile: what a slice has beyond it may be anything."""
         return f"if ({self.first}{column} < {width}) " if self.beyond(width, 1) else ""
 
-    def late(self, x: Operand, feature: str, width: int) -> list[Load]:
+    def late(self, t: Outgoing) -> list[Load]:
         """The loads along a row that wait for the stores before them: where accumulators leave few registers."""
-        wide = self.slice(width).columns // 8 * 2 * self.held > PLENTY
-        return self.loads(x, feature) if wide else []
+        wide = self.slice(t.width).columns // 8 * 2 * self.held > PLENTY
+        return self.loads(t.op.value, t.feature) if wide else []
 
     def loads(self, x: Operand, feature: str) -> list[Load]:
         """The loads of an element that lie along its row."""
@@ -318,11 +329,11 @@ class Epilogue:
 
     # ---- out through shared memory
 
-    def through(self, op: Store, feature: str, width: int) -> bool:
+    def through(self, t: Outgoing) -> bool:
         """Whether a tile leaves through shared memory."""
         return False
 
-    def begin_copy(self, width: int) -> None:
+    def begin_copy(self, t: Outgoing) -> None:
         """Before the first element."""
         raise NotImplementedError
 
@@ -330,7 +341,7 @@ class Epilogue:
         """16 columns of `four` into shared memory."""
         raise NotImplementedError
 
-    def end_copy(self, op: Store, feature: str, width: int) -> None:
+    def end_copy(self, t: Outgoing) -> None:
         """From shared memory to the output."""
         raise NotImplementedError
 
@@ -347,32 +358,31 @@ class Epilogue:
         """The column of an element of `four`."""
         return f"{self.first}16 * b16 + 8 * b8 + 2 * (lane & 3) + (x & 1)"
 
-    def gathered(self, op: Store, feature: str, width: int) -> int:
+    def gathered(self, t: Outgoing) -> int:
         """How many times 8 columns are at hand when 16-bit elements leave the registers."""
         return 2
 
-    def begin_rows(self, op: Store, feature: str, width: int) -> None:
+    def begin_rows(self, t: Outgoing) -> None:
         """Before the first 16-bit element that leaves the registers."""
 
-    def direct_pairs(self, op: Store, feature: str, width: int, dtype: str) -> None:
+    def direct_pairs(self, t: Outgoing) -> None:
         """16-bit elements of `four` to memory."""
         raise NotImplementedError
 
-    def direct_floats(self, op: Store, feature: str, width: int) -> None:
+    def direct_floats(self, t: Outgoing) -> None:
         """16 columns of `four` to memory."""
-        out, name = self.out, self.names.of(op.tensor)
-        limit = self.limit()
-        if width % 2 == 0 and self.is_own(op.tensor) and op.index[-1] == feature:
-            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
+        out, op, name = self.out, t.op, self.names.of(t.op.tensor)
+        here = f"row_i[r] < {self.limit()} && column < {t.width}"
+        if t.width % 2 == 0 and self.is_own(op.tensor) and op.index[-1] == t.feature:
+            offset = self.offset(op, {t.feature: "column", self.s.row: "row_i[r]"})
             out.add("#pragma unroll")
             with out.block("for (int b8 = 0; b8 < 2; b8++) ROWS"):
                 out.add(f"const int column = {self.first}16 * b16 + 8 * b8 + 2 * (lane & 3);")
                 pair = "four[b8][2 * r], four[b8][2 * r + 1]"
-                here = f"row_i[r] < {limit} && column < {width}"
                 out.add(f"if ({here}) store_pair({name} + {offset}, {pair});")
             return
         out.add("#pragma unroll")
         with out.block("for (int b8 = 0; b8 < 2; b8++) EACH"):
             out.add(f"const int r = x >> 1, column = {self.column};")
-            offset = self.offset(op, {feature: "column", self.s.row: "row_i[r]"})
-            out.add(f"if (row_i[r] < {limit} && column < {width}) {name}[{offset}] = four[b8][x];")
+            offset = self.offset(op, {t.feature: "column", self.s.row: "row_i[r]"})
+            out.add(f"if ({here}) {name}[{offset}] = four[b8][x];")

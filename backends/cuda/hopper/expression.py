@@ -63,11 +63,26 @@ def _signed(fn: str, product: tuple[str, str]) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """Whether a word of random bits reaches a limit of 24 bits, or is below it."""
+
+    word: str
+    limit: str
+    below: bool
+
+    def value(self) -> Expression:
+        """The test."""
+        sign = "<" if self.below else ">="
+        return Expression(f"(({self.word} >> 8) {sign} {self.limit})", "bool", drawn=self)
+
+
+@dataclass(frozen=True)
 class Expression:
     """A value in CUDA C++. `bits`: an integer is below 2 ** bits in size. `step`: see above.
 
     `product`: the factors of a product of floats, which goes into one instruction with an addition that follows. `line`: the
-    float as a straight line along a row, plus such a product. `span`: the bool as a stretch of columns.
+    float as a straight line along a row, plus such a product. `span`: the bool as a stretch of columns. `drawn`: the bool as
+    whether random bits reach a limit.
     """
 
     text: str
@@ -77,6 +92,7 @@ class Expression:
     product: tuple[str, str] | None = None
     line: Line | None = None
     span: Span | None = None
+    drawn: Drawn | None = None
 
     @property
     def ctype(self) -> str:

@@ -13,7 +13,8 @@ needs the total.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper.analysis import Analysis, Root, is_masked
@@ -207,7 +208,9 @@ class BlockEmitter(Analysis):
                 self.arm(op.then, rows)
             self.words = dict(words)
             self.out.depth += 1
+            begin = len(self.out.lines)
             self.exact(op.orelse, rows)
+            self.read_again(begin, words.values())
             self.out.depth -= 1
             self.out.add("}")
         self.words = words
@@ -216,6 +219,13 @@ class BlockEmitter(Analysis):
         for v, y in zip(op.results, end.values, strict=True):
             if str(y) in self.slot_of:
                 self.slot_of[v.name] = self.slot_of[str(y)]
+
+    def read_again(self, begin: int, words: Iterable[str]) -> None:
+        """Hides that words of masks are the same in both arms, in the one that has begun at a line. Of each bit that both
+        test, the compiler would keep the predicate, for two instructions in the arm that runs."""
+        used = {w for line in self.out.lines[begin:] for w in re.findall(r"[A-Za-z_]\w*", line)}
+        for word in sorted(used.intersection(w.removesuffix("[r]") for w in words)):
+            self.out.lines.insert(begin, "  " * self.out.depth + f"read_again({word});")
 
     def exact(self, body: Body, rows: list[tuple[int, Value]]) -> None:
         """The arm that is right for all values; it computes again what was computed for small ones only."""

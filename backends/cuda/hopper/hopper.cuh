@@ -12,6 +12,7 @@ typedef unsigned short u16;
 #define MOST 0x7fffffff
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define BEYOND (1 << 30)
+#define FAR (1 << 29)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif
@@ -103,6 +104,8 @@ DEVICE void copy_in(u32 to, const TensorMap* map, u32 full, int c0, int c1, int 
   asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
     :: "r"(to), "l"((u64)map), "r"(full), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4) : "memory");
 }
+// where a copy begins that was looked up: 32 bits, in which no place outside of a tensor becomes one within
+DEVICE int coordinate(i64 x) { return x < -BEYOND || x > BEYOND ? -BEYOND : (int)x; }
 DEVICE void copy_out(const TensorMap* map, u32 from, int c0, int c1) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
     :: "l"((u64)map), "r"(from), "r"(c0), "r"(c1) : "memory");
@@ -125,6 +128,11 @@ DEVICE void copy_finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memo
 DEVICE void written_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 DEVICE void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(a), "r"(x0), "r"(x1), "r"(x2), "r"(x3));
+}
+// by all threads, before those of a block meet
+DEVICE void clear_shared(u32 a, int bytes) {
+  for (int n = 16 * threadIdx.x; n < bytes; n += 16 * blockDim.x) shared_piece(a + n, 0, 0, 0, 0);
+  written_for_copies();
 }
 DEVICE void shared_word(u32 a, u32 x) { asm volatile("st.shared.b32 [%0], %1;" :: "r"(a), "r"(x)); }
 DEVICE void store_matrices(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
@@ -227,8 +235,13 @@ DEVICE float whole_power(float x, float exponent, int n) {
   return n == 0 ? 1.f : x < 0.f && (n & 1) ? -y : y;
 }
 // all 64 bits of a product. As `(u64)a * b` with a literal it is compiled to one instruction more
+// The same word, from this thread by way of the others: neither compiler knows. What was found out of its bits is not kept for
+// code that hardly ever runs.
+DEVICE void read_again(u32& word) { asm volatile("{\n.reg .u32 lane;\nmov.u32 lane, %%laneid;\nshfl.sync.idx.b32 %0, %0, lane, 31, -1;\n}" : "+r"(word)); }
+template<int N> DEVICE void read_again(u32 (&words)[N]) { _Pragma("unroll") for (int k = 0; k < N; k++) read_again(words[k]); }
+DEVICE void push_carry(u32& word, u32 a, u32 b) { asm("{\n.reg .u32 sum;\nadd.cc.u32 sum, %1, %2;\naddc.u32 %0, %0, %0;\n}" : "+r"(word) : "r"(a), "r"(b)); }
 DEVICE u64 product_of(u32 a, u32 b) { u64 x; asm("mul.wide.u32 %0, %1, %2;" : "=l"(x) : "r"(a), "r"(b)); return x; }
-// Philox 4x32-10: 24 random bits from integers; a float in [0, 1)
+// Philox 4x32-10: a word of random bits from integers; the upper 24 of them as a float in [0, 1)
 DEVICE u32 random_word(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0) {
   u32 k0 = (u32)seed, k1 = (u32)((u64)seed >> 32);
 #pragma unroll
@@ -241,14 +254,18 @@ DEVICE u32 random_word(i64 seed, u32 c0 = 0, u32 c1 = 0, u32 c2 = 0, u32 c3 = 0)
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  return c0 >> 8;
+  return c0;
 }
-template<class... W> DEVICE float uniform(i64 seed, W... words) { return (float)random_word(seed, words...) * 5.9604644775390625e-8f; }
-// the least word whose float is x or more (`UP`: more than x); of a NaN `none`
+template<class... W> DEVICE float uniform(i64 seed, W... words) { return (float)(random_word(seed, words...) >> 8) * 5.9604644775390625e-8f; }
+// the least such 24 bits whose float is x or more (`UP`: more than x); of a NaN `none`
 template<bool UP> DEVICE u32 word_from(float x, u32 none) {
   const float y = x * 16777216.f, least = UP ? floorf(y) + 1.f : ceilf(y);
   return x != x ? none : least <= 0.f ? 0u : least >= 16777216.f ? 16777216u : (u32)least;
 }
+// A word of bits that come in from its end. Whether random bits reach a limit is the carry of one sum, but for a limit of 0.
+DEVICE void push(u32& word, bool bit) { word = 2 * word + bit; }
+DEVICE void push_reached(u32& word, u32 random, u32 limit) { push_carry(word, random, 0u - (limit << 8)); }
+template<bool BELOW> DEVICE u32 pushed(u32 word, u32 limit) { return (limit ? word : ~0u) ^ (BELOW ? ~0u : 0u); }
 template<class T> DEVICE T least(T a, T b) { return a < b ? a : b; }
 template<class T> DEVICE T greatest(T a, T b) { return a > b ? a : b; }
 // The least and the greatest position y with y // n == x. All of them are between x n and the next multiple of n, in 32 bits
@@ -291,19 +308,24 @@ DEVICE u32 bits_together(u32 x) {
   return x | __shfl_xor_sync(FULL, x, 16);
 }
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
-// Bits of a thread's columns, the first of which is `first`: those whose positions have a remainder by n from `low` to `high`.
+// The positions whose remainders by n are between two numbers: where they begin and end in each period, and how long that is.
 // Positions are below 2^28, so all numbers beyond 2^29 give them the same remainders, but those below 0 by so much less.
-template<int COLUMNS> DEVICE u32 columns_of_period(int first, i64 low, i64 high, i64 n) {
-  const int far = 1 << 29, half = 1 << 28, m = (int)greatest<i64>(-far, least<i64>(n, far)), size = greatest<int>(m, -m);
-  if (m == 0) return low <= 0 && high >= 0 ? ~0u : 0u;
-  if (n < -far) {
-    low = low > -half ? low : least<i64>(low - n - far, -half);
-    high = high > -half ? high : least<i64>(high - n - far, -half);
-  }
-  const int from = narrow(greatest<i64>(low, least<i64>(m + 1, 0))), to = narrow(least<i64>(high, greatest<i64>(m - 1, 0)));
+DEVICE int period_number(i64 n) { return (int)greatest<i64>(-FAR, least<i64>(n, FAR)); }
+DEVICE int period_size(i64 n) { const int m = period_number(n); return m == 0 ? FAR : greatest<int>(m, -m); }
+DEVICE i64 period_end(i64 x, i64 n) { return n < -FAR && x <= -FAR / 2 ? least<i64>(x - n - FAR, -FAR / 2) : x; }
+DEVICE int period_from(i64 low, i64 n) {
+  if (n == 0) return low <= 0 ? 0 : 2 * FAR;
+  return narrow(greatest<i64>(period_end(low, n), least<i64>(period_number(n) + 1, 0)));
+}
+DEVICE int period_to(i64 high, i64 n) {
+  if (n == 0) return high >= 0 ? FAR : -1;
+  return narrow(least<i64>(period_end(high, n), greatest<i64>(period_number(n) - 1, 0)));
+}
+// bits of a thread's columns, the first of which is `first`
+template<int COLUMNS> DEVICE u32 columns_of_period(int first, int from, int to, int size) {
   u32 bits = 0;
 #pragma unroll 1
-  for (int at = first / size * size - first; from <= to && at + from < COLUMNS; at += size)
+  for (int at = -(int)((u32)first % (u32)size); from <= to && at + from < COLUMNS; at += size)
     bits |= columns_to(at + to) & ~columns_to(at + from - 1);
   return bits;
 }
@@ -355,6 +377,20 @@ template<int BLOCKS, class T> DEVICE void pairs_of(u32 (&x)[2 * BLOCKS], const T
       one_of(at[r] + 8 * c * stride, there[r] && 8 * c < rest, low);
       one_of(at[r] + (8 * c + 1) * stride, there[r] && 8 * c + 1 < rest, high);
       x[2 * c + r] = low | high << 8 * sizeof(T);
+    }
+  }
+}
+// a thread's elements by the difference of position and row: what its first row has in a block of columns, its second one has
+// in the next; `first`: the second row's first place, in steps towards `SIGN`
+template<int BLOCKS, int SIGN, class T, class X> DEVICE void diagonals_of(X (&x)[2 * BLOCKS + 2], const T* at, i64 stride, i64 first, i64 length, bool there) {
+  const i64 last = first + SIGN * (8 * BLOCKS + 1);
+  _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS + 2; k++) x[k] = 0;
+  if (there && (u64)first < (u64)length && (u64)last < (u64)length) {
+    _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS + 2; k++) one_of(at + (8 * (k >> 1) + (k & 1)) * stride, true, x[k]);
+  } else {
+    _Pragma("unroll") for (int k = 0; k < 2 * BLOCKS + 2; k++) {
+      const int column = 8 * (k >> 1) + (k & 1);
+      one_of(at + column * stride, there && (u64)(first + SIGN * column) < (u64)length, x[k]);
     }
   }
 }

@@ -35,18 +35,25 @@ def refusal(facts: Facts, views: Mapping[str, View], sizes: Mapping[str, Number]
         if why:
             return why
     maps = [p.map for p in facts.parameters if p.map is not None]
-    return next((w for m in maps if (w := _uncopied(m, views[m.tensor]))), None)
+    return next((w for m in maps if (w := _uncopied(m, views[m.tensor], sizes))), None)
 
 
-def in_pieces(facts: Facts, views: Mapping[str, View]) -> frozenset[str]:
+def in_pieces(
+    facts: Facts, views: Mapping[str, View], sizes: Mapping[str, Number]
+) -> frozenset[str]:
     """The parameters of the program that no bulk copy can bring, in a kernel that has such copies."""
     maps = [p.map for p in facts.parameters if p.map is not None]
     given = facts.header.tensors
-    return frozenset(m.tensor for m in maps if m.tensor in given and _uncopied(m, views[m.tensor]))
+    return frozenset(
+        m.tensor for m in maps if m.tensor in given and _uncopied(m, views[m.tensor], sizes)
+    )
 
 
-def _uncopied(m: CopyMap, view: View) -> str | None:
-    """Why a bulk copy cannot bring a tensor's tiles."""
+def _uncopied(m: CopyMap, view: View, sizes: Mapping[str, Number]) -> str | None:
+    """Why bulk copies cannot bring a tensor's tiles."""
+    for x in m.even:
+        if evaluate(x, sizes) % m.rows:
+            return f"{m.tensor}: not all of its rows come {m.rows} at a time"
     if view.strides[m.feature] != 1 and view.shape[m.feature] > 1:
         return f"{m.tensor}: the elements of a row are not adjacent"
     if view.pointer % 16:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+
+from tilec.backends.cuda.hopper.asked import asked
 from tilec.backends.cuda.hopper.early import early
-from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.plan import Loader, Plan
 from tilec.backends.cuda.hopper.steps import (
     Acquire,
@@ -22,6 +24,7 @@ from tilec.backends.cuda.hopper.steps import (
     Release,
     Settle,
     Share,
+    Single,
     Step,
     Stream,
     Turn,
@@ -53,55 +56,58 @@ def _load(x: Loader) -> str:
 
 
 def _show(plan: Plan, step: Step) -> list[str]:
+    """A step, and those inside it."""
     match step:
         case First():
-            inner = [x for y in step.shared for x in _show(plan, y)]
-            for steps in step.blocks:
-                inner += [x for y in steps for x in _show(plan, y)]
-            return ["first window", *("  " + x for x in inner)]
+            return ["first window", *_inside(plan, *step.shared, *itertools.chain(*step.blocks))]
         case Loop():
-            inner = [x for y in step.steps for x in _show(plan, y)]
-            return [f"loop {step.block}", *("  " + x for x in inner)]
-        case Hear():
-            return [f"acquire {step.ring}, hear which window it is"]
+            return [f"loop {step.block}", *_inside(plan, *step.steps)]
         case Stream():
-            inner = [x for y in step.shared for x in _show(plan, y)]
+            lines = ["windows as they are announced", *_inside(plan, step.hear, *step.shared)]
             for k, steps in enumerate(step.blocks):
-                inner += [f"block {k}", *("  " + x for y in steps for x in _show(plan, y))]
-            return [
-                "windows as they are announced",
-                *("  " + x for x in (*_show(plan, step.hear), *inner)),
-            ]
+                lines += [f"  block {k}", *("  " + x for x in _inside(plan, *steps))]
+            return lines
         case More():
-            inner = [x for y in step.steps for x in _show(plan, y)]
-            return ["if there is a next tile", *("  " + x for x in inner)]
+            return ["if there is a next tile", *_inside(plan, *step.steps)]
+        case _:
+            return [_line(plan, step)]
+
+
+def _inside(plan: Plan, *steps: Step) -> list[str]:
+    return ["  " + line for step in steps for line in _show(plan, step)]
+
+
+def _line(plan: Plan, step: Single) -> str:
+    """A step that has no others inside."""
+    s, late = plan.structure, " of the window before"
+    match step:
+        case Hear():
+            return f"acquire {step.ring}, hear which window it is"
         case Leave():
-            return ["the outputs leave"]
+            return "the outputs leave"
         case Fetch():
-            found = pairs(plan.structure, plan.structure.blocks[step.block])
-            return [f"ask for {', '.join(op.tensor for op in found)}"]
+            return f"ask for {', '.join(x.load.tensor for x in asked(s, s.blocks[step.block]))}"
         case Mask():
-            found = early(plan.structure, plan.structure.blocks[step.block])
-            return [f"make masks {', '.join(found)}"]
+            return f"make masks {', '.join(early(s, s.blocks[step.block]))}"
         case Compute():
-            return [f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"]
+            return f"compute {step.part} of block {step.block}{' (first)' if step.first else ''}"
+        case Issue(what="heads"):
+            return f"issue heads: {', '.join(h.name for h in s.blocks[0].heads)}"
         case Issue():
-            b = plan.structure.blocks[0]
-            names = [h.name for h in b.heads] if step.what == "heads" else [t.name for t in b.tails]
-            return [f"issue {step.what}: {', '.join(names)}"]
+            return f"issue {step.what}: {', '.join(t.name for t in s.blocks[0].tails)}"
         case Settle():
-            return [f"settle all but {step.pending}: {', '.join(step.done)} done"]
+            return f"settle all but {step.pending}: {', '.join(step.done)} done"
         case Share():
-            return ["add up the heads of both slices"]
+            return "add up the heads of both slices"
         case Turn():
-            return ["begin turn" if step.begin else "pass turn"]
+            return "begin turn" if step.begin else "pass turn"
         case Next():
-            return ["hear which tile is next"]
+            return "hear which tile is next"
         case Query():
-            return ["acquire rows" if step.begin else "release rows"]
+            return "acquire rows" if step.begin else "release rows"
         case Acquire():
-            return [f"acquire {step.ring}{' of the window before' if step.late else ''}"]
+            return f"acquire {step.ring}{late if step.late else ''}"
         case Advance():
-            return [f"advance {step.ring}"]
+            return f"advance {step.ring}"
         case Release():
-            return [f"release {step.ring}{' of the window before' if step.late else ''}"]
+            return f"release {step.ring}{late if step.late else ''}"

@@ -11,6 +11,7 @@ from tilec.backends.cuda.hopper.dealing import Dealing
 from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.labels import RING, Label, labelled
 from tilec.backends.cuda.hopper.plan import Loader
+from tilec.backends.cuda.hopper.runs import Run
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.source import CopyMap, Parameter
 from tilec.backends.cuda.hopper.staging import STAGED
@@ -109,10 +110,11 @@ class Loading(Dealing):
                     return
                 if loader.computes:
                     out.add(f"if (crew) {{ arrive({full}); continue; }}")
-                out.add(f"expect({full}, {sum(rooms[t.name].bytes for t in copied)});")
+                rows = min(ROWS, self.s.rows)  # what is behind them stays as it is: zeros
+                out.add(f"expect({full}, {sum(t.slabs for t in copied) * rows * 128});")
                 for t in copied:
                     to = f"{self.address(t.name)} + {place} * {rooms[t.name].bytes}"
-                    self.copy(t, to, full, "origin + w * 64", ROWS)
+                    self.copy(t, to, full, "origin + w * 64", rows, ROWS)
 
     @contextmanager
     def written(self) -> Generator[None]:
@@ -188,9 +190,12 @@ class Loading(Dealing):
         }
         for each in computing.values():
             each.look_up("window")
+        saved = dict(self.scope.values)
+        runs = {t.name: self.look_up(t, t.run) for t in streamed if t.run}
         for t in streamed:
             heard = block is None and t.name == announcing(self.s).ring
-            with out.block("if (lane == 0)" if self.together(loader) and not t.computed else ""):
+            alone = self.together(loader) and not t.computed and not t.run
+            with out.block("if (lane == 0)" if alone else ""):
                 cursor = f"{t.name}_next"
                 full = self.barrier(t.name + "_full", cursor + ".stage")
                 to = f"{self.address(t.name)} + {cursor}.stage * {t.bytes}"
@@ -198,7 +203,7 @@ class Loading(Dealing):
                     f"wait({self.barrier(t.name + '_free', cursor + '.stage')}, {cursor}.parity);"
                 )
                 if heard:
-                    lone = "if (lane == 0) " if t.computed else ""
+                    lone = "if (lane == 0) " if t.computed or t.run else ""
                     word = (
                         f"(u32)window << {self.bits + 1} | last << {self.bits} | {self.held_block}"
                     )
@@ -207,10 +212,14 @@ class Loading(Dealing):
                     computing[t.name].write(to, "window", full)
                     with self.written():
                         out.add(f"arrive({full});")
+                elif t.run:
+                    out.add(f"if (lane == 0) expect({full}, {t.bytes});")
+                    self.copy_runs(t, t.run, to, full, runs[t.name])
                 else:
                     out.add(f"expect({full}, {t.bytes});")
-                    self.copy(t, to, full, "window", t.rows)
+                    self.copy(t, to, full, "window", t.rows, t.rows)
             out.add(f"{t.name}_next.step();")
+        self.scope.values = saved
         if labels and read is not None:
             self.labels_in(labels, read)
 
@@ -292,23 +301,56 @@ class Loading(Dealing):
                     f"held = (start_{k} + (first + from) * {s.columns}) << {self.bits} | chosen;"
                 )
 
-    def copy(self, t: Tile, to: str, full: str, position: str, rows: int) -> None:
-        """The copies that bring a tile: one with the slabs as a dimension, or one per slab."""
-        m = self.map(t, rows)
-        others = [self.scope.operand(x) for x in t.index if x not in (t.axis, t.feature)]
-        rest = "".join(f", (int)({e.text})" for e in others)
+    def look_up(self, t: Tile, run: Run) -> list[str]:
+        """Where a run of a window is, for each thread one: its place along each dimension but the columns. A run beyond the
+        end of the axis is beyond that of the tensor, too."""
+        out, spot = self.out, self.names.fresh(f"{t.name}_spot")
+        out.add(f"const int {spot} = window + {run.length} * lane;   // {t.axis}")
+        self.scope.values[t.axis] = Expression(spot, "int", POSITION)
+        for op in run.finds:
+            e, name = self.scope.value(op), self.names.fresh(self.names.of(op.result.name))
+            self.scope.values[op.result.name] = Expression(name, e.kind, e.bits)
+            out.add(f"const {e.ctype} {name} = {e.text};{self.scope.comment(op)}")
+        places: list[str] = []
+        for k in (t.row, *(k for k, x in enumerate(t.index) if k != t.row and x != t.feature)):
+            name = self.names.fresh(f"{t.name}_at")
+            here = f"coordinate({self.scope.operand(t.index[k]).whole().text})"
+            if k == t.row:
+                here = f"{spot} < {self.scope.extent(t.axis).text} ? {here} : -BEYOND"
+            out.add(f"const int {name} = {here};")
+            places.append(name)
+        return places
+
+    def copy_runs(self, t: Tile, run: Run, to: str, full: str, places: list[str]) -> None:
+        """The copies that bring the runs of a tile: a thread brings one."""
+        with self.out.block(f"if (lane < {t.rows // run.length})"):
+            row, *others = places
+            to = f"{to} + {run.length * 128} * lane"
+            self.copies(t, to, full, [row, *others], run.length, t.rows)
+
+    def copy(self, t: Tile, to: str, full: str, position: str, rows: int, room: int) -> None:
+        """The copies that bring a tile. `room`: the rows that a slab has room for."""
+        others = [self.scope.operand(x).text for x in t.index if x not in (t.axis, t.feature)]
+        self.copies(t, to, full, [position, *(f"(int)({x})" for x in others)], rows, room)
+
+    def copies(self, t: Tile, to: str, full: str, places: list[str], rows: int, room: int) -> None:
+        """The copies of some rows: one with the slabs as a dimension, or one per slab."""
+        m = self.map(t, rows, whole=rows == room)
+        position, *others = places
+        rest = "".join(f", {x}" for x in others)
         if m.map is not None and m.map.slabs:
             self.out.add(f"copy_in({to}, &{m.name}, {full}, 0, {position}, 0{rest});")
             return
         for k in range(t.slabs):
             self.out.add(
-                f"copy_in({to} + {k * rows * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
+                f"copy_in({to} + {k * room * 128}, &{m.name}, {full}, {64 * k}, {position}{rest});"
             )
 
-    def map(self, t: Tile, rows: int) -> Parameter:
-        """The tensor map argument of a tile."""
-        slabs = t.width % 64 == 0 and len(t.index) < 5
-        m = CopyMap(t.tensor, t.index.index(t.feature), t.index.index(t.axis), rows, t.width, slabs)
+    def map(self, t: Tile, rows: int, whole: bool) -> Parameter:
+        """The tensor map argument of a tile. `whole`: one copy fills its slabs."""
+        slabs = whole and t.width % 64 == 0 and len(t.index) < 5
+        even = t.run.even if t.run else ()
+        m = CopyMap(t.tensor, t.index.index(t.feature), t.row, rows, t.width, slabs, even)
         if t.name not in self.maps:
             name = self.names.fresh(f"{t.name}_map")
             self.maps[t.name] = Parameter("map", name, "const __grid_constant__ TensorMap", m)

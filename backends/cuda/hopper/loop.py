@@ -18,7 +18,6 @@ from tilec.backends.cuda.hopper.expression import (
     cast,
     literal,
 )
-from tilec.backends.cuda.hopper.pairs import element
 from tilec.backends.cuda.hopper.pointwise import pointwise, quick_log
 from tilec.backends.cuda.hopper.shortcuts import Shortcuts
 from tilec.backends.cuda.hopper.span import Span
@@ -271,7 +270,7 @@ class FragmentLoop:
             self.locals[x] = self.label(op)
             return self.locals[x]
         e = self.expression(x, op)
-        if e.step or (e.span is not None and self.words.hoists(e.span)):
+        if e.step or e.drawn or (e.span is not None and self.words.hoists(e.span)):
             self.locals[x] = e
             return e
         name = self.names.fresh(self.names.of(x) + "_x")
@@ -296,7 +295,8 @@ class FragmentLoop:
                 args = [bit, self.value(self.bare(x, y)), self.value(z)]
                 return pointwise("select", args, op.result.type.dtype)
             case Map() if (test := self.block.comparisons.between(op)) is not None:
-                return between.tested(test, self.value, self.value(self.block.structure.stream))
+                position = self.value(self.block.structure.stream)
+                return between.tested(test, self.value, position, self.scope.once)
             case Map(fn="log" | "log2", args=(y,)):
                 return quick_log(op.fn, self.value(self.bare(x, y)))
             case Map():
@@ -309,7 +309,8 @@ class FragmentLoop:
             case Cast():
                 return cast(self.value(op.x), op.to)
             case Load() if x in self.block.fetched and self.words.whole:
-                return element(self.block.fetched[x], op)
+                what, array = self.block.fetched[x]
+                return what.element(array)
             case Load():
                 index = [self.value(y) for y in op.index]
                 return self.scope.load(op, index, self.place(op, index), self.inside_by_bit)
@@ -410,11 +411,11 @@ class FragmentLoop:
         for line in lines.lines:
             self.before(line)
 
-    def apart(self, x: str, lines: Lines) -> str:
+    def apart(self, x: str, lines: Lines) -> Expression:
         """A condition, computed in lines of its own, with a loop of its own."""
         loop = FragmentLoop(self.block, [])
         loop.out, loop.words.whole = lines, False
-        return loop.value(x).text
+        return loop.value(x)
 
     def bare(self, x: str, y: Operand) -> Operand:
         """The operand `y` of a masked value `x`; without the factor that is applied later."""

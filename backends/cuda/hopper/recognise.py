@@ -34,14 +34,17 @@ DIVISIONS = 4
 """The divisions of integers for each score that are still compiled in seconds."""
 
 
-def recognise(kernel: Kernel, grid: Grid, pieces: Collection[str] = ()) -> Structure:
-    """The parts of a grid. Raises Refused where it does not fit. `pieces`: tensors that no bulk copy can bring."""
-    return _Recogniser(kernel, grid, pieces).run()
+def recognise(
+    kernel: Kernel, grid: Grid, pieces: Collection[str] = (), runs: bool = False
+) -> Structure:
+    """The parts of a grid. Raises Refused where it does not fit. `pieces`: tensors that no bulk copy can bring; `runs`:
+    whether several may bring a tile."""
+    return _Recogniser(kernel, grid, pieces, runs).run()
 
 
 class _Recogniser:
-    def __init__(self, kernel: Kernel, grid: Grid, pieces: Collection[str]) -> None:
-        self.kernel, self.grid, self.pieces = kernel, grid, pieces
+    def __init__(self, kernel: Kernel, grid: Grid, pieces: Collection[str], runs: bool) -> None:
+        self.kernel, self.grid, self.pieces, self.runs = kernel, grid, pieces, runs
         empty = [a.name for a in kernel.axes if a.extent == 0]
         if empty:  # a tile would have no room, nor a bulk copy anything to bring
             raise Refused(f"its axis {empty[0]} is empty")
@@ -60,7 +63,8 @@ class _Recogniser:
         columns = self.columns = self.check_loops()
         prologue, epilogue = self.around()
         sides = {self.row: self.rows, self.stream: columns}
-        self.tiles = Tiles(self.kernel, self.grid, sides, tuple(self.loops), self.pieces)
+        loops = tuple(self.loops)
+        self.tiles = Tiles(self.kernel, self.grid, sides, loops, self.pieces, self.runs)
         self.tests: list[Body] = []
         blocks = self.all_blocks()
         self.check_size(blocks)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tilec.backends.cuda.hopper.analysis import Analysis
 from tilec.backends.cuda.hopper.expression import (
+    Drawn,
     Expression,
     literal,
 )
@@ -52,6 +53,7 @@ class Shortcuts:
         self.odd: dict[tuple[str, ...], tuple[str, str, str]] = {}
         self.inverses: dict[str, str] = {}
         self.logarithms: dict[str, str] = {}
+        self.moves: dict[tuple[str, float], str] = {}
 
     def of(self, x: str, op: Map) -> Expression | None:
         """An element in short; None where there is no shortcut."""
@@ -65,6 +67,8 @@ class Shortcuts:
                 return self.small_tanh(*bent)
             case Map(fn="lt" | "le" | "gt" | "ge") if (drawn := self.drawn(op)) is not None:
                 return self.word_test(*drawn)
+            case Map(fn="exp2", args=(y,)) if (moved := self.moved(y)) is not None:
+                return self.moved_power(*moved)
             case Map(fn="tanh", args=(y,)) if (scaled := self.scale(y)) is not None:
                 return self.scaled_tanh(*scaled)
             case Map(fn="div", args=(y, z)) if self.block.rough and self.block.is_short(op):
@@ -92,9 +96,11 @@ class Shortcuts:
         each = f"{name}[{self.held}]; ROWS {name}[r]" if rows else name
         self.loop.before(f"u32 {each} = word_from<{up}>({text}, {none});")
         seed, *words = (self.loop.value(y).whole().text for y in drawn.args)
-        bits = f"random_word({', '.join([seed, *(f'(u32){w}' for w in words)])})"
-        sign = "<" if fn in ("lt", "le") else ">="
-        return Expression(f"({bits} {sign} {name}{'[r]' if rows else ''})", "bool")
+        bits = self.names.fresh("random")
+        self.loop.declared.add(bits)
+        counter = ", ".join([seed, *(f"(u32){w}" for w in words)])
+        self.loop.out.add(f"const u32 {bits} = random_word({counter});")
+        return Drawn(bits, f"{name}[r]" if rows else name, fn in ("lt", "le")).value()
 
     # ---- quotients
 
@@ -120,6 +126,41 @@ class Shortcuts:
         return self.inverses[y] + ("[r]" if "[r]" in y else "")
 
     # ---- powers
+
+    def moved(self, x: Operand) -> tuple[Operand, Operand, float] | None:
+        """An exponent (y - r) * c, where r does not change along a row, as y, r and c."""
+        product = self.computed(x)
+        if not self.block.rough or product is None or product.fn != "mul":
+            return None
+        for y, c in (product.args, product.args[::-1]):
+            inner = self.computed(y)
+            if isinstance(c, float) and inner is not None and inner.fn == "sub":
+                base, r = inner.args
+                if self.block.is_fixed(r) and not self.steady(base):
+                    return base, r, c
+        return None
+
+    def computed(self, x: Operand) -> Map | None:
+        """What computes an element where it is used."""
+        op = self.block.defs.get(x) if isinstance(x, str) else None
+        here = op is not None and x not in self.block.arrays and x not in self.loop.locals
+        return op if here and isinstance(op, Map) and self.block.is_fragment(op) else None
+
+    def moved_power(self, x: Operand, r: Operand, c: float) -> Expression:
+        """2 to the power (x - r) * c in one instruction less: what r * c is rounded by is the same along a row, and no more
+        than what scores of that size are rounded by. Where the product is not finite, the exact arm has the difference."""
+        y, factor = self.loop.value(r).real().text, literal(c).text
+        if (y, c) not in self.moves:
+            name = self.moves[y, c] = self.names.fresh("move")
+            rows = "[r]" in y
+            each = f"{name}[{self.held}]; ROWS {name}[r]" if rows else name
+            self.loop.before(f"float {each} = -({y} * {factor});")
+            for k in range(self.held) if rows else (0,):
+                at = f"[{k}]" if rows else ""
+                self.block.conditions.append(f"(fabsf({name}{at}) < 1e30f)")
+        move = self.moves[y, c] + ("[r]" if "[r]" in y else "")
+        text = f"fmaf({self.loop.value(x).real().text}, {factor}, {move})"
+        return pointwise("exp2", [Expression(text, "float")], "f32")
 
     def is_whole_power(self, x: Operand, n: Operand) -> bool:
         """Whether a power has a base that is the same along a row and a whole exponent, and may have an error of its own."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tilec.backends.cuda.hopper.sections import Late, Sections, late_rows, sections
 from tilec.ir import Kernel
 from tilec.outline import header
+from tilec.scalar import Scalar
 
 if TYPE_CHECKING:
     from tilec.backends.cuda.hopper.plan import Plan
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class CopyMap:
     """A tensor map argument: which dimension runs along the 64 columns, which along the rows of a box.
 
-    `slabs`: the columns are cut into slabs of 64, as a dimension of their own, `box_slabs` of them per copy.
+    `slabs`: the columns are cut into slabs of 64, as a dimension of their own. `even`: what must be a multiple of the rows.
     """
 
     tensor: str
@@ -28,6 +29,7 @@ class CopyMap:
     rows: int
     width: int
     slabs: bool
+    even: tuple[Scalar, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias, Union
 
+from tilec.backends.cuda.hopper.asked import asked
 from tilec.backends.cuda.hopper.early import early
 from tilec.backends.cuda.hopper.labels import RING
-from tilec.backends.cuda.hopper.pairs import pairs
 from tilec.backends.cuda.hopper.schedule import Schedule
 from tilec.backends.cuda.hopper.structure import Block, Structure
 from tilec.backends.cuda.hopper.tiles import Tile
@@ -26,11 +26,21 @@ from tilec.ir import If, Map, Op, Yield
 
 
 @dataclass(frozen=True)
-class Acquire:
-    """Waits until a ring's next stage has arrived. `late`: that of the window before."""
+class AtStage:
+    """A step at a stage of a ring. `late`: that of the window before."""
 
     ring: str
     late: bool = False
+
+    @property
+    def cursor(self) -> str:
+        """What says in generated code which stage it is."""
+        return f"{self.ring}_{'late' if self.late else 'ahead'}"
+
+
+@dataclass(frozen=True)
+class Acquire(AtStage):
+    """Waits until a ring's stage has arrived."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +59,13 @@ class Settle:
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(AtStage):
     """Gives a stage back to the loading warp."""
-
-    ring: str
-    late: bool = False
 
 
 @dataclass(frozen=True)
-class Advance:
+class Advance(AtStage):
     """Goes on to a ring's next stage; the stage stays in use for the tails."""
-
-    ring: str
 
 
 @dataclass(frozen=True)
@@ -110,10 +115,8 @@ class First:
 
 
 @dataclass(frozen=True)
-class Hear:
-    """Waits for a ring's next stage, and hears from the loading warp which window it is and which block it takes."""
-
-    ring: str
+class Hear(AtStage):
+    """Waits for a ring's stage, and hears from the loading warp which window it is and which block it takes."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,7 @@ class Leave:
     """The epilogue: the outputs of the tile."""
 
 
-Step: TypeAlias = Union[
+Single: TypeAlias = Union[
     Acquire,
     Issue,
     Settle,
@@ -169,71 +172,92 @@ Step: TypeAlias = Union[
     Fetch,
     Mask,
     Compute,
-    First,
     Hear,
-    Stream,
-    Loop,
     Query,
     Next,
-    More,
     Leave,
 ]
+"""The steps that have no others inside."""
+Step: TypeAlias = Union[Single, First, Stream, Loop, More]
 
 
 def program(
     s: Structure, schedule: Schedule, chained: bool, with_labels: frozenset[int]
 ) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """What is done before the first tile, and for each tile."""
-    block = s.blocks[0]
-    ahead = _rings(h.key for h in block.heads)
-    behind = _rings(t.value for t in block.tails)
-    both = [r for r in ahead if r in behind]
-    heads: list[Step] = [*(Acquire(r) for r in ahead)]
-    free_heads: list[Step] = [Advance(r) if r in both else Release(r) for r in ahead]
-    free_tails: list[Step] = [Release(r, late=True) for r in behind]
-    values: list[Step] = [Acquire(r, late=True) for r in behind if r not in both]
-    turn: list[Step] = [Turn(True)] if schedule.turns else []
-    pass_on: list[Step] = [Turn(False)] if schedule.turns else []
-    share: list[Step] = [Share()] if schedule.share else []
-    if s.chosen:
-        heads = heads[1:]  # the one that is heard of
-    acquire, release = (Acquire(RING),), (Release(RING),)
-    issued = (*heads, *turn, Issue("heads"), *values, Issue("tails"), *pass_on)
-    windows = tuple(
-        (
-            *((Mask(k),) if early(s, b) else ()),
+    """What is done before the first tile, and for each tile. `with_labels`: the blocks that look at labels."""
+    p = _Program(s, schedule, with_labels)
+    return p.chained() if chained else p.alone()
+
+
+class _Program:
+    """The parts of a program."""
+
+    def __init__(self, s: Structure, schedule: Schedule, with_labels: frozenset[int]) -> None:
+        self.s, self.with_labels = s, with_labels
+        ahead = _rings(h.key for h in s.blocks[0].heads)
+        behind = _rings(t.value for t in s.blocks[0].tails)
+        both = [r for r in ahead if r in behind]
+        # where windows are chosen, the first ring's stage comes with word of its window
+        self.hear = (Hear(ahead[0]),) if s.chosen else ()
+        self.heads = tuple(Acquire(r) for r in ahead[len(self.hear) :])
+        self.free_heads = tuple(Advance(r) if r in both else Release(r) for r in ahead)
+        self.values = tuple(Acquire(r, late=True) for r in behind if r not in both)
+        self.free_tails = tuple(Release(r, late=True) for r in behind)
+        self.turn = (Turn(True),) if schedule.turns else ()
+        self.pass_on = (Turn(False),) if schedule.turns else ()
+        self.share = (Share(),) if schedule.share else ()
+        self.begun = (Query(True), *self.hear, *self.heads, Issue("heads"))
+        self.settled = (Settle(0, ("heads",)), *self.free_heads, *self.share)
+
+    def alone(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """Each tile from its rows to its outputs."""
+        first = First((*self.begun, *self.settled), self.firsts())
+        left = (Query(False), *self.values, Issue("tails"), Next(), Settle(0, ("tails",)))
+        return (), (first, *self.others(), *left, *self.free_tails, Leave())
+
+    def chained(self) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+        """The first heads of a tile with the last tails of the one before it."""
+        more = More((Query(True), *self.hear, *self.heads))
+        issue = (*self.values, more, *self.turn, Issue("tails"), Issue("heads"), *self.pass_on)
+        left = (Query(False), Next(), *issue, Settle(1, ("tails",)), *self.free_tails, Leave())
+        return self.begun, (First(self.settled, self.firsts()), *self.others(), *left)
+
+    def firsts(self) -> tuple[tuple[Step, ...], ...]:
+        """What is computed in a tile's first window, for each block that this may be of."""
+        blocks = range(len(self.s.blocks))
+        return tuple(self.labelled(k, Compute(k, "all", True)) for k in blocks)
+
+    def others(self) -> tuple[Step, ...]:
+        """The windows after the first one."""
+        windows = tuple(self.window(k, b) for k, b in enumerate(self.s.blocks))
+        heads = (*self.heads, *self.turn, Issue("heads"))
+        issued = (*heads, *self.values, Issue("tails"), *self.pass_on)
+        if self.hear:
+            return (Stream(self.hear[0], issued, windows),)
+        return tuple(Loop(k, (*self.fetch(k), *issued, *windows[k])) for k in self.s.order)
+
+    def fetch(self, k: int) -> tuple[Step, ...]:
+        return (Fetch(k),) if asked(self.s, self.s.blocks[k]) else ()
+
+    def window(self, k: int, b: Block) -> tuple[Step, ...]:
+        """A window once its products are under way."""
+        return (
+            *((Mask(k),) if early(self.s, b) else ()),
             Settle(1, ("heads",)),
-            *free_heads,
-            *share,
-            *(acquire if k in with_labels else ()),
-            Compute(k, "before"),
-            Settle(0, ("tails",)),
-            *free_tails,
-            Compute(k, "after"),
-            *(release if k in with_labels else ()),
+            *self.free_heads,
+            *self.share,
+            *self.labelled(
+                k,
+                Compute(k, "before"),
+                Settle(0, ("tails",)),
+                *self.free_tails,
+                Compute(k, "after"),
+            ),
         )
-        for k, b in enumerate(s.blocks)
-    )
-    if s.chosen:
-        hear = Hear(ahead[0])
-        heads = [hear, *heads]
-        rest: tuple[Step, ...] = (Stream(hear, issued, windows),)
-    else:
-        fetch = [(Fetch(k),) if pairs(s, b) else () for k, b in enumerate(s.blocks)]
-        rest = tuple(Loop(k, (*fetch[k], *issued, *windows[k])) for k in s.order)
-    began = (Query(True), *heads, Issue("heads"))
-    settled = (Settle(0, ("heads",)), *free_heads, *share)
-    first = tuple(
-        (*acquire, compute, *release) if k in with_labels else (compute,)
-        for k, compute in enumerate(Compute(k, "all", True) for k in range(len(s.blocks)))
-    )
-    if chained:
-        more = More((Query(True), *heads))
-        issue = (*values, more, *turn, Issue("tails"), Issue("heads"), *pass_on)
-        left = (Query(False), Next(), *issue, Settle(1, ("tails",)), *free_tails, Leave())
-        return began, (First(settled, first), *rest, *left)
-    left = (Query(False), *values, Issue("tails"), Next(), Settle(0, ("tails",)), *free_tails)
-    return (), (First((*began, *settled), first), *rest, *left, Leave())
+
+    def labelled(self, k: int, *steps: Step) -> tuple[Step, ...]:
+        """Steps that have the labels of the window, if the block looks at any."""
+        return (Acquire(RING), *steps, Release(RING)) if k in self.with_labels else steps
 
 
 def announcing(s: Structure) -> Hear:

@@ -131,6 +131,14 @@ class Structure:
         return any(b.choice for b in self.blocks)
 
     @property
+    def periodic(self) -> bool:
+        """Whether a block looks at remainders of the streamed positions."""
+        ops = (op for b in self.blocks for op in walk(b.middle))
+        return any(
+            isinstance(op, Map) and op.fn == "mod" and op.args[0] == self.stream for op in ops
+        )
+
+    @property
     def surveyed(self) -> bool:
         """Whether a table of tiles and windows says which of these count."""
         numbers = (
@@ -201,8 +209,9 @@ class Structure:
 
     @property
     def together(self) -> bool:
-        """Whether a loading warp needs all its threads: to test windows, or to reduce over the rows of a tile."""
-        return self.chosen or any(isinstance(op, Reduce) for op in self.prologue)
+        """Whether a loading warp needs all its threads: for tests of windows, runs, or reductions over its rows."""
+        reduced = any(isinstance(op, Reduce) for op in self.prologue)
+        return self.chosen or reduced or any(t.run for t in self.rings)
 
 
 def _absent(x: Operand, b: Block) -> bool:

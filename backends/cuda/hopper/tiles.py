@@ -1,6 +1,7 @@
 """Tiles in shared memory: what an operand of a contraction is, how it gets there, and in which form wgmma reads it.
 
-A tile whose elements are those of a tensor as they stand comes by a bulk copy. Any other pointwise expression of loads is
+A tile whose elements are those of a tensor as they stand comes by a bulk copy, or by several where its rows are found in
+runs. Any other pointwise expression of loads is
 computed by the loading warps. wgmma reads 16-bit elements:
 
     a value that 16 bits hold (a narrow load, gathered or converted)   is stored as it is
@@ -16,11 +17,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tilec.backends.cuda.fast import Refused
+from tilec.backends.cuda.hopper.runs import Run, Runs
 from tilec.dtypes import SIZES, DType
 from tilec.ir import (
     Body,
     Cast,
     Contract,
+    For,
     Grid,
     Kernel,
     Load,
@@ -50,9 +53,9 @@ Tree = Operand | tuple[object, ...]
 class Tile:
     """A tile of (axis, feature) in 64-column slabs of rows.
 
-    `index`: one per dimension of the tensor where it comes by a bulk copy. Else `ops` compute it, in order, the last one
-    its elements; `tree` says what they compute. `parts`: how many tiles of 16 bits add up to it. `rounded`: its elements
-    may be beyond what 16 bits hold.
+    `index`: one per dimension of the tensor where it comes by bulk copies; `run`: how its rows are found, if they are. Else
+    `ops` compute it, in order, the last one its elements. `tree` says what is computed or found. `parts`: how many tiles of
+    16 bits add up to it. `rounded`: its elements may be beyond what 16 bits hold.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Tile:
     tree: Tree = None  # type: ignore[assignment]
     parts: int = 1
     rounded: bool = False
+    run: Run | None = None
 
     @property
     def computed(self) -> bool:
@@ -83,7 +87,12 @@ class Tile:
     @property
     def key(self) -> object:
         """What makes two operands the same tile."""
-        return self.tree if self.computed else (self.tensor, self.index)
+        return self.tree if self.computed or self.run else (self.tensor, self.index)
+
+    @property
+    def row(self) -> int:
+        """The dimension of the tensor along which its rows follow each other."""
+        return self.run.row if self.run else self.index.index(self.axis)
 
     @property
     def slabs(self) -> int:
@@ -103,8 +112,9 @@ class Tile:
     @property
     def scalars(self) -> set[str]:
         """The names that it is made of besides its own ops: scalars, axes, dimensions."""
-        own = {v.name for op in self.ops for v in op.results}
-        used = self.index if not self.computed else [x for op in self.ops for x in operands(op)]
+        made = [*self.ops, *(self.run.finds if self.run else ())]
+        own = {v.name for op in made for v in op.results}
+        used = [*self.index, *(x for op in made for x in operands(op))]
         return {x for x in used if isinstance(x, str)} - own
 
 
@@ -116,11 +126,14 @@ class Tiles:
         kernel: Kernel,
         grid: Grid,
         sides: Mapping[str, int],
-        inside: Body,
+        inside: tuple[For, ...],
         pieces: Collection[str] = (),
+        runs: bool = False,
     ) -> None:
-        """`sides`: the rows of a tile over each axis. `inside`: the loops. `pieces`: tensors that no bulk copy can bring."""
+        """`sides`: the rows of a tile over each axis. `inside`: the loops. `pieces`: tensors that no bulk copy can bring.
+        `runs`: whether several of them may bring a tile."""
         self.kernel, self.sides, self.pieces = kernel, sides, pieces
+        self.loops, self.runs = inside, runs
         ops = list(walk(grid.body))
         self.place = {v.name: n for n, op in enumerate(ops) for v in op.results}
         self.defs: dict[str, Op] = {v.name: op for op in ops for v in op.results}
@@ -149,7 +162,7 @@ class Tiles:
         if not isinstance(x, str) or x not in self.defs or not self.is_side(x):
             return None
         if x not in self.made:
-            tile = self.bulk(x) or self.computed(x)
+            tile = self.bulk(x) or self.found(x) or self.computed(x)
             self.made[x] = self.by_key.setdefault(tile.key, tile)
         return self.made[x]
 
@@ -171,6 +184,25 @@ class Tiles:
         if any(isinstance(y, str) and self.is_varying(y) for y in op.index):
             return None
         return self.named(op.tensor, op.tensor, op.index, x)
+
+    def found(self, x: str) -> Tile | None:
+        """The tile where its rows are found in runs."""
+        op, t = self.defs[x], self.type(x)
+        if not self.runs or not isinstance(op, Load) or t.dtype != self.dtype or len(op.index) > 5:
+            return None
+        axis, feature = self.axes(x)
+        if op.tensor in self.pieces or op.tensor not in self.kernel.tensors:
+            return None
+        if axis != self.loops[0].axis:
+            return None
+        top = {v.name: o for o in self.kernel.body for v in o.results}
+        run = Runs(
+            self.kernel, axis, self.sides[axis], self.loops, {**top, **self.defs}, self.inside
+        ).of(op, feature)
+        if run is None:
+            return None
+        tile = self.named(op.tensor, op.tensor, op.index, x)
+        return replace(tile, run=run, tree=self.tree(x))
 
     def is_varying(self, x: str) -> bool:
         """Whether a name is a value that changes within the grid's tile or from window to window."""

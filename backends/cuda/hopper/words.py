@@ -42,7 +42,7 @@ class Loop(Protocol):
         """Lines before the loop."""
         ...
 
-    def apart(self, x: str, lines: Lines) -> str:
+    def apart(self, x: str, lines: Lines) -> Expression:
         """A value, computed in lines of its own."""
         ...
 
@@ -115,7 +115,7 @@ class Words:
         for p in span.periods:
             columns = min(self.block.structure.columns - BITS * k, BITS)
             base = f"{p.base} + {BITS * k}" if k else p.base
-            parts.append(f"columns_of_period<{columns}>({base}, {p.low}, {p.high}, {p.n})")
+            parts.append(f"columns_of_period<{columns}>({base}, {p.low}, {p.high}, {p.size})")
         parts += [f"({' | '.join(self.bits(x, k) for x in union)})" for union in span.unions]
         parts += [f"~({self.bits(x, k)})" for x in span.gaps]
         return " & ".join(parts)
@@ -154,14 +154,15 @@ class Words:
                 if 8 * each * self.count != blocks:  # some threads test the last ones, too
                     block = f"least<int>({block}, {blocks - 1})"
                 lines.add(f"const int c = {block}, {COLUMN} = 8 * c + (x & 1);")
-                lines.add(f"const u32 bit = {self.loop.apart(x, lines)};")
+                lines.add(f"const u32 bit = {self.loop.apart(x, lines).text};")
                 lines.add("own |= bit << (2 * c + (x & 1) & 31);")
             lines.add(f"{at} = bits_together(own);")
         self.loop.insert(lines)
         return name
 
     def by_rows(self, x: str) -> str:
-        """A word of columns for each row, by a loop that is not unrolled: it costs its code once."""
+        """A word of columns for each row, by a loop that is not unrolled: it costs its code once. Bits come in from the end
+        of the word, so that columns begin with the last."""
         held = self.loop.held
         name = self.loop.names.fresh(self.loop.names.of(x) + "_bits")
         lines = Lines()
@@ -171,9 +172,16 @@ class Words:
             most = min(self.block.structure.columns - BITS * k, BITS) // 8
             lines.add(f"ROWS {at} = 0;")
             lines.add("#pragma unroll 1")
-            with lines.block(f"for (int c = {16 * k}; c < {16 * k + most}; c++) EACH"):
-                lines.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (x & 1);")
+            with lines.block(f"for (int c = {16 * k + most - 1}; c >= {16 * k}; c--) EACH"):
+                lines.add(f"const int r = x >> 1, {COLUMN} = 8 * c + (~x & 1);")
                 test = self.loop.apart(x, lines)
-                lines.add(f"if ({test}) {at} |= 1u << (2 * c + (x & 1) & 31);")
+                drawn = test.drawn
+                if drawn is None:
+                    lines.add(f"push({at}, {test.text});")
+                else:
+                    lines.add(f"push_reached({at}, {drawn.word}, {drawn.limit});")
+            if drawn is not None:
+                below = str(drawn.below).lower()
+                lines.add(f"ROWS {at} = pushed<{below}>({at}, {drawn.limit});")
         self.loop.insert(lines)
         return f"{name}[r]"

@@ -14,9 +14,12 @@ import tilec
 from tests.backends.cpu.lowering import Array, check, kernel, on_cpu
 from tests.backends.cpu.test_lower import ATTENTION, attention_arrays
 from tilec.arrays import view
-from tilec.backends.cpu import lower, pool
+from tilec.backends.cpu import jit, lower, pool
 from tilec.backends.cpu.target import Executable, compile
+from tilec.backends.cpu.ways import Choice
 from tilec.errors import UnsupportedError
+from tilec.ir import Kernel
+from tilec.outline import Tiles
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SCALED = """
@@ -115,6 +118,46 @@ def test_code_that_few_calls_need_is_compiled_when_one_does(
         hidden = attention_arrays(*shape)
         hidden["V"][0, 1, 0] = np.nan
         assert kept(hidden) == 3
+
+
+def test_a_call_compiles_only_what_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    asked: list[Choice] = []
+    plain = lower.lower
+
+    def noting(kernel: Kernel, machine: Any, chosen: Choice) -> lower.Module:
+        asked.append(chosen)
+        return plain(kernel, machine, chosen)
+
+    monkeypatch.setattr(lower, "lower", noting)
+    k = kernel(ATTENTION)
+    code = Executable(Tiles.of(k))
+    for shape, way in (((1, 2, 3, 40), "few"), ((1, 2, 40, 40), "usual")):
+        arrays = attention_arrays(*shape)
+        check(k, arrays, code=code)
+        assert asked.pop() == Choice((way,))
+        arrays["K"] = np.asfortranarray(arrays["K"])
+        check(k, arrays, code=code)
+        assert asked.pop() == Choice((way,), dense=False)
+    arrays["V"][0, 0, 0] = np.nan
+    check(k, arrays, code=code)
+    assert asked == [Choice(("exact",), dense=False)]
+
+
+def test_code_for_consecutive_elements_has_no_other() -> None:
+    k = kernel(ATTENTION)
+    texts = [
+        lower.lower(k, jit.host(), Choice((way,), dense)).text
+        for way in ("usual", "few")
+        for dense in (False, True)
+    ]
+    general, dense, any_rows, rows = texts
+    assert "gather_f32" in general
+    assert "gather_f32" not in dense
+    assert len(dense) < 0.95 * len(general)
+    assert len(rows) < 0.75 * len(any_rows)
 
 
 def test_threads_that_meet_nan_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,20 +6,12 @@ import re
 
 import pytest
 
+from tests.backends.cuda.compiler import needs_nvrtc
 from tilec.backends.cuda import ceilings, counters, nvrtc
 from tilec.errors import UnsupportedError
 
 
-def compiler() -> bool:
-    """Whether NVRTC can be loaded."""
-    try:
-        nvrtc.version()
-    except UnsupportedError:
-        return False
-    return True
-
-
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize(
     ("arch", "product"),
     [("sm_90a", "wgmma.mma_async.sync.aligned.m64n256k16"), ("sm_80", "mma.sync")],

@@ -10,12 +10,12 @@ import pytest
 
 import tilec
 from tests.backends.cuda import host
+from tests.backends.cuda.compiler import needs_nvrtc
 from tilec import pipeline
 from tilec.backends.cuda import fast, generate, nvrtc
 from tilec.backends.cuda.hopper import writer
 from tilec.backends.cuda.reserved import COMPILER, LANGUAGE, declared, is_private
 from tilec.backends.cuda.untiled import Untiled
-from tilec.errors import UnsupportedError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ARCHITECTURES = {"hopper": "sm_90a", "ampere": "sm_80"}
@@ -75,16 +75,7 @@ def test_what_an_emitter_names_is_not_the_programs(example, emitter, monkeypatch
     assert {x for x in others if not (is_private(x) or writer.is_made(x))} == set()
 
 
-def compiler() -> bool:
-    """Whether NVRTC can be asked."""
-    try:
-        nvrtc.version()
-    except UnsupportedError:
-        return False
-    return True
-
-
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize("emitter", ARCHITECTURES)
 def test_hostile_names(emitter):
     for code in made(untiled(tilec.compile(HOSTILE)), emitter):

@@ -11,29 +11,21 @@ import pytest
 
 import tilec
 from tests.backends.cuda.ampere import running
+from tests.backends.cuda.compiler import needs_nvrtc
 from tests.programs import CAUSAL
 from tilec.backends.cuda import arch as architectures
-from tilec.backends.cuda import generate, launch, nvrtc, target
+from tilec.backends.cuda import generate, launch, target
 from tilec.backends.cuda.ampere import compile as ampere
 from tilec.backends.cuda.ampere import plan as plans
 from tilec.backends.cuda.ampere.schedule import Schedule
 from tilec.backends.cuda.ampere.source import Source
 from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.untiled import Untiled
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import ArgumentError
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ALL = bool(os.environ.get("TILEC_CUDA_ALL"))
 """Whether kernels are compiled for many architectures and sizes (minutes); else for some."""
-
-
-def compiler() -> bool:
-    """Whether NVRTC can be loaded."""
-    try:
-        nvrtc.version()
-    except UnsupportedError:
-        return False
-    return True
 
 
 def begun(width: int) -> Untiled:
@@ -142,7 +134,7 @@ MATRIX = [
 ]
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize(
     ("width", "arch"),
     MATRIX if ALL else [(64, "sm_80"), (128, "sm_80"), (256, "sm_86"), (512, "sm_86")],
@@ -163,7 +155,7 @@ READING = ["document", "jagged", "pair_bias", "t5", "differential", "watched"]
 """Examples that need many registers beside their tiles: labels, tables and biases, two softmaxes, scores for two results."""
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize("name", READING if ALL else READING[:1])
 @pytest.mark.parametrize("width", [64, 128] if ALL else [64])
 def test_what_is_read_beside_tiles_is_thought_of_before_compiling(

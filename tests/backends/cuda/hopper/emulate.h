@@ -35,6 +35,7 @@ typedef uint16_t u16;
 #define TANH_5 0.11544492f
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define BEYOND (1 << 30)
+#define FAR (1 << 29)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif
@@ -160,6 +161,9 @@ template<class T> inline void shared_two(u32 a, T (&x)[2]) {
   is_read(a); is_read(a + sizeof(T));
   memcpy(x, arena + a, sizeof x);
 }
+inline void read_again(u32&) {}
+template<int N> inline void read_again(u32 (&)[N]) {}
+inline void push_carry(u32& word, u32 a, u32 b) { word = 2 * word + (u32)((u64)a + b >> 32); }
 inline u64 product_of(u32 a, u32 b) { return (u64)a * b; }
 inline void two_of(const float* p, bool there, float& x, float& y) {
   if ((u64)p % 8) fail("a pair is not aligned");
@@ -256,6 +260,7 @@ inline void copy_finish() { copy_read_out(); }
 inline void shared_piece(u32 a, u32 x0, u32 x1, u32 x2, u32 x3) {
   unfenced[threadIdx.x].push_back([=] { const u32 x[4] = {x0, x1, x2, x3}; memcpy(arena + a, x, 16); });
 }
+inline void clear_shared(u32 a, int bytes) { if (threadIdx.x == 0) memset(arena + a, 0, bytes); }
 inline void shared_word(u32 a, u32 x) { unfenced[threadIdx.x].push_back([=] { memcpy(arena + a, &x, 4); }); }
 inline uint2 load_two(const void* p) { uint2 v{0, 0}; if (p) memcpy(&v, p, 8); return v; }
 inline uint4 load_four(const void* p, int k) { uint4 v{0, 0, 0, 0}; if (p) memcpy(&v, (const char*)p + 16 * k, 16); return v; }

@@ -32,6 +32,7 @@ SHARED = (
     "divide",
     "floor_div",
     "floor_mod",
+    "coordinate",
     "least",
     "greatest",
     "narrow",
@@ -44,6 +45,11 @@ SHARED = (
     "within",
     "sum_stopped",
     "difference_stopped",
+    "period_number",
+    "period_size",
+    "period_end",
+    "period_from",
+    "period_to",
     "columns_of_period",
     "columns_to",
     "bits_together",
@@ -58,6 +64,9 @@ SHARED = (
     "random_word",
     "uniform",
     "word_from",
+    "push",
+    "push_reached",
+    "pushed",
     "gather_row",
     "quad_sum",
     "quad_max",
@@ -75,6 +84,7 @@ SHARED = (
     "widen_f16",
     "side_by_side",
     "pairs_of",
+    "diagonals_of",
 )
 """What the emulator takes from the device header as it is."""
 

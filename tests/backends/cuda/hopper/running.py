@@ -14,7 +14,7 @@ from tilec import pipeline, rows
 from tilec.arrays import numpy_dtype
 from tilec.backends.cuda import call
 from tilec.backends.cuda.hopper import compile as hopper
-from tilec.backends.cuda.hopper.source import Source
+from tilec.backends.cuda.hopper.source import CopyMap, Source
 from tilec.backends.reference import interpreter
 from tilec.ir import Buffer, Grid, Kernel, Output
 from tilec.scalar import evaluate
@@ -43,7 +43,19 @@ def tiles(
     found = hopper.sources(placed, schedule, pieces)
     fitting = {n: s for n, s in found.items() if not isinstance(s, str)}
     assert fitting, found
+    without = {m.tensor for s in fitting.values() for m in _maps(s) if _uneven(m, sizes)}
+    if without:  # as a call does
+        more = {"pieces": pieces | without, "packed": packed, "workers": workers, **changes}
+        return tiles(kernel, dtype, sizes, **more)
     return placed, fitting
+
+
+def _maps(source: Source) -> list[CopyMap]:
+    return [p.map for p in source.parameters if p.map is not None]
+
+
+def _uneven(m: CopyMap, sizes: Mapping[str, int]) -> bool:
+    return any(evaluate(x, sizes) % m.rows for x in m.even)
 
 
 def run(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilec
+from tests.backends.cuda.compiler import needs_nvrtc
 from tests.backends.cuda.hopper import running
 from tests.programs import CAUSAL
-from tilec.backends.cuda import nvrtc
+from tilec.backends.cuda import generate, nvrtc
 from tilec.backends.cuda.code import Code, compiled
 from tilec.backends.cuda.hopper import listing
 from tilec.backends.cuda.hopper import plan as plans
+from tilec.backends.cuda.hopper.compile import candidates
 from tilec.backends.cuda.hopper.schedule import Schedule, changed
 from tilec.backends.cuda.hopper.sections import section
-from tilec.errors import ArgumentError, UnsupportedError
+from tilec.errors import ArgumentError
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 FITTING = [
@@ -54,22 +57,13 @@ ALL = bool(os.environ.get("TILEC_CUDA_ALL"))
 WIDE = {"M": 4096, "N": 4096, "D": 128, "E": 128}
 
 
-def compiler() -> bool:
-    """Whether NVRTC can be loaded."""
-    try:
-        nvrtc.version()
-    except UnsupportedError:
-        return False
-    return True
-
-
 def code(name: str, **schedule: object) -> Code:
     """The code of an example for wide heads."""
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda:sm_90a", schedule=schedule)
     return kernel.gpu_code(dtype="bf16", **{d: n for d, n in WIDE.items() if d in kernel.dims})
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize("name", FITTING if ALL else ["causal", "document", "paged"])
 def test_registers_and_shared_memory_are_as_planned(name: str) -> None:
     check_usage(code(name))
@@ -86,7 +80,7 @@ WIDER: list[tuple[str, dict[str, int], tuple[int, int, int]]] = [
 """Heads wider than 256, and the warpgroups, slices and columns of their tiles."""
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize(("name", "sizes", "expected"), WIDER if ALL else WIDER[:1])
 def test_wider_heads_are_as_planned(
     name: str, sizes: dict[str, int], expected: tuple[int, int, int]
@@ -159,7 +153,7 @@ def test_schedules_are_checked() -> None:
         changed(Schedule(), {"colums": 64})
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 def test_a_schedule_is_taken_or_refused_aloud() -> None:
     assert "columns=64" in code("naive", columns=64, emitter="hopper").note
     with pytest.raises(ArgumentError, match="fragments take"):
@@ -174,7 +168,7 @@ kernel gated(Q[H, M, D], K[H, N, D], V[H, N, E], G[H, M, E]) -> O[h, i, e]:
 GATES = {"H": 4, "M": 300, "N": 300, "D": 256, "E": 256}
 
 
-@pytest.mark.skipif(not compiler(), reason="no NVRTC here")
+@needs_nvrtc
 @pytest.mark.parametrize(
     ("text", "sizes"),
     [(GATED, GATES), ((EXAMPLES / "int8_cache.tile").read_text(), {})],
@@ -204,3 +198,49 @@ def test_short_rows_are_dealt_out_in_long_sections():
     lengths = (1024, 4096, 16384)
     found = [section(source.structure, sizes | {"M": n, "N": n}, 8) for n in lengths]
     assert found == [25, 6, 2]
+
+
+@pytest.mark.parametrize(
+    ("named", "tried"),
+    [
+        (["relax"], [(128, 32), (96, 40), (64, 40), (32, 40)]),
+        (["relax", "loader"], [(128, 24), (96, 24), (64, 24), (32, 24)]),
+        (["relax", "columns"], [(128, 32)]),
+        (["columns", "loader"], [(128, 24)]),
+    ],
+)
+def test_what_is_asked_for_stays_where_registers_lack(
+    named: list[str], tried: list[tuple[int, int]]
+) -> None:
+    found = list(candidates(Schedule(3, 128, relax=False), named))
+    assert [(s.columns, s.loader) for s in found] == tried
+    assert {(s.warpgroups, s.relax) for s in found} == {(3, False)}
+
+
+def test_a_schedule_that_spills_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spilling(text: str, _: str) -> nvrtc.Compiled:
+        names = re.findall(r"__global__ void .*? (\w+)\(", text)
+        use = nvrtc.Usage(registers=128, shared=0, stack=8, spill_stores=4, spill_loads=4)
+        return nvrtc.Compiled(b"", dict.fromkeys(names, use), ())
+
+    monkeypatch.setattr(generate, "image", spilling)
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    asked = {"columns": 128, "relax": False}
+    kernel = tilec.compile(CAUSAL, target="cuda:sm_90a", schedule=asked)
+    with pytest.raises(ArgumentError) as e:
+        kernel.gpu_code(dtype="bf16", B=1, H=2, M=2048, N=2048, D=64, E=64)
+    said = str(e.value)
+    assert ": 8 bytes of registers go to memory with schedule warpgroups=3,columns=128" in said
+    assert "grid" not in said
+
+
+def test_products_that_begin_with_too_few_registers_are_refused() -> None:
+    """Three blocks leave a thread 80; the compiler does not take the products of 128 columns of values then."""
+    kernel = tilec.load(
+        EXAMPLES / "naive.tile",
+        target="cuda:sm_90a",
+        schedule={"warpgroups": 1, "columns": 32, "blocks": 3},
+    )
+    sizes = {"B": 1, "H": 2, "M": 256, "N": 256, "D": 128, "E": 128}
+    with pytest.raises(ArgumentError, match="94 registers per thread, which begins with 80"):
+        kernel.gpu_code(dtype="f16", **sizes)
