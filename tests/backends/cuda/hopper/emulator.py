@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -100,11 +99,6 @@ class TensorMap(ctypes.Structure):
     """The argument: a pointer to the description."""
 
     _fields_ = [("description", ctypes.POINTER(Description)), ("rest", ctypes.c_char * 120)]
-
-
-def available() -> bool:
-    """Whether there is a C++ compiler."""
-    return shutil.which("g++") is not None
 
 
 def picked(header: str) -> list[str]:
