@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
 import subprocess
 import tempfile
@@ -169,8 +170,7 @@ def build(text: str, headers: Path = HERE, folder: Path | None = None) -> ctypes
     ).hexdigest()[:24]
     library = folder / f"{key}.so"
     if not library.exists():
-        file = folder / f"{key}.cpp"
-        file.write_text(text)
+        made = folder / f"{key}.{os.getpid()}"  # another process may build the same text
         flags = [
             "-O1",
             "-std=c++17",
@@ -182,13 +182,15 @@ def build(text: str, headers: Path = HERE, folder: Path | None = None) -> ctypes
             str(headers),
         ]
         done = subprocess.run(
-            ["g++", *flags, str(file), "-o", str(library)],
+            ["g++", *flags, "-x", "c++", "-", "-o", str(made)],
+            input=text,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
             raise RuntimeError(done.stderr[:4000])
+        made.replace(library)
     return ctypes.CDLL(str(library))
 
 
