@@ -36,10 +36,10 @@ class Block:
 
 
 class Blocks:
-    """Brings blocks to where contractions read them."""
+    """Brings blocks to where contractions read them. `along`: vectors of a tile may lie along the rows of a block."""
 
-    def __init__(self, ev: Evaluator) -> None:
-        self.ev, self.e = ev, ev.e
+    def __init__(self, ev: Evaluator, along: bool) -> None:
+        self.ev, self.e, self.along = ev, ev.e, along
 
     def fits(self, op: Load) -> bool:
         """Whether an op loads a block: the indices that vary are axes of their own, and the rows hold a vector, or fewer
@@ -89,8 +89,11 @@ class Blocks:
         return base
 
     def may_stay(self, op: Load) -> bool:
-        """Whether what a block holds is read as it is in memory."""
-        return self.raw(op) == self.ev.kind(op.result.name) == self.ev.float
+        """Whether what a block holds is read as it is in memory: in vectors that end where its rows do, or element by
+        element."""
+        count = self.ev.window(op.result.type.axes[-1]).count
+        ends = not self.along or isinstance(count, int) and count % self.e.lanes == 0
+        return ends and self.raw(op) == self.ev.kind(op.result.name) == self.ev.float
 
     def raw(self, op: Load) -> Kind:
         """What a block holds in memory."""

@@ -32,8 +32,8 @@ class Panels:
 
     def __init__(self, nests: Nests, transpose: bool) -> None:
         self.nests, self.ev, self.e, self.transpose = nests, nests.ev, nests.e, transpose
-        self.blocks = Blocks(nests.ev)
         self.lane, self.vectors = nests.lane, nests.vectors
+        self.blocks = Blocks(nests.ev, along=self.lane is None)
 
     def run(self, plan: Segment, axis: str | None, found: Sequence[Bound]) -> None:
         """Runs the stages as planned. `found` are bounds on the positions of the streamed `axis` that they need."""

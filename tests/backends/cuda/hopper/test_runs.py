@@ -82,3 +82,11 @@ def test_rows_that_are_no_runs(index: str) -> None:
     sizes = {"B": 1, "H": 2, "M": 20, "N": 100, "T": 5, "D": 32, "E": 32}
     _, sources = running.tiles(kernel, "f16", sizes)
     assert lengths(sources) <= ({("K", 16), ("V", 16)} if index == "j + 1" else set())
+
+
+@pytest.mark.parametrize(("blocks", "expected"), [(16, 2), (64, 1)])
+def test_few_windows_of_found_keys_share_a_multiprocessor(blocks: int, expected: int) -> None:
+    kernel = tilec.load(EXAMPLES / "nsa.tile")
+    sizes = {"B": 1, "H": 32, "HK": 2, "N": 4096, "T": blocks, "D": 128, "E": 128}
+    (source,) = running.tiles(kernel, "f16", sizes, packed=True)[1].values()
+    assert source.plan.schedule.blocks == expected
