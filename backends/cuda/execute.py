@@ -217,34 +217,43 @@ class Executable:
             return "its tiles are given"
         fixed = start.before.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in start.before.header.dims}
+        known = {**sizes, **known}
+        code_for = self.fast_code(start, name, arch, device, sizes, known)
+        case = settled(code_for, name, known, arrays)
+        if isinstance(case, str):
+            return case
+        its = launcher(name)
+        whys = (its.refusal(s, case.views, case.known) for s in case.code.fast.values())
+        return next((w for w in whys if w), case)
+
+    def fast_code(
+        self,
+        start: Start,
+        name: str,
+        arch: str,
+        device: int,
+        sizes: Mapping[str, int],
+        known: Mapping[str, Number],
+    ) -> Callable[[frozenset[str]], Called | str]:
+        """What finds the code of an emitter, or why there is none, given the tensors that are copied element by element."""
         shared, processors = launch.shared(device), launch.processors(device)
         begun = functools.partial(start.untiled, sizes=sizes, shared=shared)
-        known = {**sizes, **known}
         shape = tuple(n if d in start.static else size_class(n) for d, n in sizes.items())
         form = (name, arch, shared, processors, *shape)
         if form not in self.whole:
             self.whole[form] = start.whole(form, lambda: uncut(begun(), arch, name, processors))
         whole = self.whole[form]
         workers = whole and whole.workers(known)
-        scattered = frozenset[str]()
-        its = launcher(name)
-        while True:
+
+        def found(scattered: frozenset[str]) -> Called | str:
             key = (form, workers, scattered)
             if key not in self.quick:
                 cut = functools.partial(begun, workers=workers, scattered=scattered)
                 exact = (*form, workers, *sorted(scattered), self.emitter)
                 self.quick[key] = start.code(exact, functools.partial(self.made, cut, arch, name))
-            code = self.quick[key]
-            if isinstance(code, str):
-                return code
-            case = case_of(code, known, arrays)
-            found = (its.in_pieces(s, case.views, case.known) for s in code.fast.values())
-            more = scattered.union(*found)
-            if more == scattered:
-                break
-            scattered = more
-        whys = (its.refusal(s, case.views, case.known) for s in code.fast.values())
-        return next((w for w in whys if w), case)
+            return self.quick[key]
+
+        return found
 
     def made(self, begun: Callable[[], Untiled], arch: str, name: str) -> Code | str:
         """What a fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
@@ -297,6 +306,26 @@ def most_blocks(f: Function, processors: int) -> int:
 def size_class(n: int) -> int:
     """Which of the numbers of `SHORT` a size is beyond."""
     return sum(n > x for x in SHORT)
+
+
+def settled(
+    code_for: Callable[[frozenset[str]], Called | str],
+    name: str,
+    known: Mapping[str, Number],
+    arrays: Mapping[str, Array],
+) -> Case | str:
+    """A call of code that copies element by element what these arrays do not hold in pieces, or why there is none."""
+    its, scattered = launcher(name), frozenset[str]()
+    while True:
+        code = code_for(scattered)
+        if isinstance(code, str):
+            return code
+        case = case_of(code, known, arrays)
+        found = (its.in_pieces(s, case.views, case.known) for s in code.fast.values())
+        more = scattered.union(*found)
+        if more == scattered:
+            return case
+        scattered = more
 
 
 def case_of(code: Called, known: Mapping[str, Number], arrays: Mapping[str, Array]) -> Case:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ from tilec.backends.cuda.source import complete
 from tilec.ir import Kernel
 from tilec.scalar import Number, evaluate
 
-COMPILER = shutil.which("g++")
 LIMIT = 96 << 10
 
 _DRIVER = """
@@ -45,7 +43,7 @@ def build(text: str, names: list[str]) -> ctypes.CDLL:
         made = stem.with_suffix(f".{os.getpid()}")
         flags = ["-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
         done = subprocess.run(
-            [str(COMPILER), *flags, str(stem.with_suffix(".cpp")), "-o", str(made)],
+            ["g++", *flags, str(stem.with_suffix(".cpp")), "-o", str(made)],
             capture_output=True,
             text=True,
             check=False,

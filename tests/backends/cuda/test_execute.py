@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import tilec
-from tests.backends.cuda import host, pretended
+from tests.backends.cuda import pretended
+from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.pretended import Device, on_device
 from tests.programs import CAUSAL
 from tilec.errors import ArgumentError, UnsupportedError
 
-pytestmark = pytest.mark.skipif(
-    host.COMPILER is None, reason="no g++ here to run kernels on the host"
-)
+pytestmark = needs_cpp
 
 NEGATIVE = """
 kernel minima(X[M, N]) -> Y: f32[i, j]:

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 import tilec
-from tests.backends.cuda import host, pretended
+from tests.backends.cuda import pretended
+from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.pretended import on_device
 from tests.programs import CAUSAL
 from tilec.backends.cuda import driver, launch, prepared, words
 from tilec.errors import ResourceError
 
-pytestmark = pytest.mark.skipif(
-    host.COMPILER is None, reason="no g++ here to run kernels on the host"
-)
+pytestmark = needs_cpp
 
 TWICE = """
 kernel minima(X[M, N]) -> Y: f32[i, j]:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilec
-from tests.backends.cuda import host, pretended
+from tests.backends.cuda import pretended
 from tests.backends.cuda.ampere import emulator
-from tests.backends.cuda.hopper.running import error
+from tests.backends.cuda.answers import EXAMPLES, error
+from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.pretended import on_device
 from tilec.backends.cuda import execute, fast, launch
 from tilec.backends.cuda.code import Called
 from tilec.backends.cuda.hopper.source import Facts
 
-pytestmark = pytest.mark.skipif(
-    host.COMPILER is None, reason="no g++ here to run kernels on the host"
-)
+pytestmark = needs_cpp
 
-EXAMPLES = Path(__file__).parents[4] / "examples"
 SMALL = {"warps": 2, "height": 16, "columns": 32, "stages": 1, "blocks": 1, "query": "shared"}
 
 
