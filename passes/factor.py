@@ -49,17 +49,6 @@ class NotFactored(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
-    """The exponentials in a term, where w is a maximum over u: none is above 1, unless w is infinite.
-
-    `peak`: w is the maximum over u alone, so that one of a row is 1, unless all are absent or one is NaN.
-    """
-
-    x: Expr
-    peak: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Phi:
     """The factor fn(± scale · w) of a term; `negative` where w is subtracted."""
 
@@ -67,6 +56,18 @@ class Phi:
     w: Expr
     negative: bool
     scale: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The exponentials in a term, where w is a maximum over u: none is above 1, unless w is infinite.
+
+    `peak`: w is the maximum over u alone, so that one of a row is 1, unless all are absent or one is NaN.
+    """
+
+    x: Expr
+    phi: Phi
+    peak: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def factor(op: Reduce | Contract, c: Context) -> list[Term]:
                 first,
                 coefficients=(*a.coefficients, *b.coefficients),
                 phis=(*a.phis, *b.phis),
-                weights=None if second.phis else first.weights,
+                weights=first.weights or second.weights,
             )
             terms.append(_term(both, second.x, c))
     return terms
@@ -159,7 +160,8 @@ def _term(p: _Part, y: Expr | None, c: Context) -> Term:
     numbers = tuple(c for c in p.coefficients if c[0] not in ROWS)
     rows = tuple(dict.fromkeys(rows)) if p.phis or numbers else ()
     term = Term((*numbers, *rows), ONE if p.x is None else p.x, y, p.phis, p.weights)
-    if not p.phis or (p.weights == Weights(term.x, True) and y not in c.known.absent):
+    w = p.weights
+    if not p.phis or (w and w.peak and w.x == term.x and y not in c.known.absent):
         return term
     outside = list[tuple[str, Operand]]()
     for how, by in numbers:
@@ -203,8 +205,8 @@ def _parts(v: Operand, c: Context) -> list[_Part]:
 
 def _times(p: _Part, q: _Part) -> _Part:
     x = q.x if p.x is None else p.x if q.x is None else ("mul", p.x, q.x)
-    weights = None if p.phis and q.phis else p.weights or q.weights
-    return _Part((*p.coefficients, *q.coefficients), x, (*p.phis, *q.phis), weights)
+    phis = (*p.phis, *q.phis)
+    return _Part((*p.coefficients, *q.coefficients), x, phis, p.weights or q.weights)
 
 
 def _over(p: _Part, by: Operand, c: Context) -> _Part:
@@ -257,6 +259,8 @@ def _hidden(v: Operand, c: Context) -> Iterator[tuple[str, Operand]]:
         case Map(fn="mul", args=(a, b)):
             yield from _hidden(a, c)
             yield from _hidden(b, c)
+        case Cast(x=x):
+            yield from _hidden(x, c)
         case _:
             pass
 
@@ -274,8 +278,9 @@ def _exponential(fn: str, z: Expr, c: Context) -> _Part:
     w = w if _is_clamped(w, c) else ("clamp", w)
     inner: Expr = ("sub" if negative else "add", u, w)
     x = (fn, inner if scale is None else ("mul", inner, scale))
-    weights = Weights(x, peaks == {True}) if True in peaks else None
-    return _Part(x=x, phis=(Phi(fn, w, negative, scale),), weights=weights)
+    phi = Phi(fn, w, negative, scale)
+    weights = Weights(x, phi, peaks == {True}) if True in peaks else None
+    return _Part(x=x, phis=(phi,), weights=weights)
 
 
 def _peaks(w: Expr, u: Expr, c: Context) -> set[bool]:

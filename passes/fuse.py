@@ -44,6 +44,7 @@ from tilec.ir import (
     rebuild,
 )
 from tilec.passes.apart import Apart
+from tilec.passes.inverses import inverted
 from tilec.renaming import fresh, substitute
 
 Reduction = Reduce | Contract
@@ -65,7 +66,7 @@ def fuse(kernel: Kernel) -> Kernel:
     roots = graph.roots(
         [str(op.value) for op in kernel.body if isinstance(op, Store) and op.value in graph.defs]
     )
-    return _emit(kernel, graph, _merge(roots))
+    return inverted(_emit(kernel, graph, _merge(roots)))
 
 
 class _Graph:

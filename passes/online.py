@@ -34,7 +34,6 @@ from tilec.ir import (
     For,
     Group,
     Kernel,
-    Map,
     Op,
     Operand,
     Reduce,
@@ -44,9 +43,9 @@ from tilec.ir import (
     operands,
     walk,
 )
+from tilec.passes.behind import Behind, alone, key
 from tilec.passes.expand import LIMITS
-from tilec.passes.factor import Expr, Known, Phi, Term, Weights, conversion
-from tilec.passes.known import is_finite
+from tilec.passes.factor import Expr, Known, Phi, Term, conversion
 from tilec.passes.sharing import Loop, Sharing
 from tilec.renaming import fresh
 
@@ -121,6 +120,9 @@ class _Emitter:
     def __init__(self, stream: _Stream, loop: Loop) -> None:
         self.b, self.loop = stream, loop
         self.moving = forward(stream.body, loop.reductions)
+        self.behind = Behind(
+            stream.defs, stream.yields, stream.kernel.dims, loop.reductions, self.moving
+        )
         self.regions: list[list[Op]] = [stream.ops, *([] for _ in loop.axes)]
         self.copies: dict[str, Operand] = {}
         self.states: dict[tuple[str, str], Operand] = {}
@@ -198,8 +200,8 @@ class _Emitter:
         over = self.b.sharing.reduction(name).over
         for t in terms:
             self._accumulate(name, over, t)
-            if t.weights and any(self._guarded(t, c) for _, c in t.coefficients):
-                self._accumulate("l", over, _weights(t, t.weights))
+            if t.weights and self._asked(name, t):
+                self._accumulate("l", over, alone(t.weights))
         for when in ("old", "new"):
             values = [self._old(k) if when == "old" else self.new[k] for k in range(len(self.new))]
             if any(
@@ -222,10 +224,15 @@ class _Emitter:
             *(self._needs(x) for x in names_in(operands(self.b.defs[e])) if x in self.moving)
         )
 
+    def _asked(self, name: str, t: Term) -> bool:
+        """Whether the sum of a term's weights is asked for behind the loop."""
+        behind = self.behind
+        return behind.unbounded(name, t) or any(behind.guarded(t, c) for _, c in t.coefficients)
+
     def _accumulate(self, name: str, over: tuple[str, ...], t: Term) -> None:
-        key = _key(over, t)
-        if key not in self.accumulators:
-            self.accumulators[key] = self._sum(name, t, over)
+        k = key(over, t)
+        if k not in self.accumulators:
+            self.accumulators[k] = self._sum(name, t, over)
 
     def _sum(self, name: str, t: Term, over: tuple[str, ...]) -> int:
         b = self.b
@@ -365,60 +372,39 @@ class _Emitter:
         if terms is None:
             return values[self._index(name)]
         total: Operand | None = None
-        over = b.sharing.reduction(name).over
         for t in terms:
-            part = self._with(t, over, values, of)
+            part = self._behind(name, t, values, of)
             total = part if total is None else b.map("add", total, part)
         init = getattr(b.defs[name], "init", None)
         assert total is not None
         return total if init is None else b.map("add", self._outside(init, of), total)
 
-    def _with(
-        self,
-        t: Term,
-        over: tuple[str, ...],
-        values: list[Operand],
-        of: Callable[[Operand], Operand],
+    def _behind(
+        self, name: str, t: Term, values: list[Operand], of: Callable[[Operand], Operand]
     ) -> Operand:
-        """The sum of a term with its coefficients."""
-        b, part = self.b, values[self.accumulators[_key(over, t)]]
+        """What a term of a reduction is behind the loop: its sum with its coefficients."""
+        b, over = self.b, self.b.sharing.reduction(name).over
+        part = values[self.accumulators[key(over, t)]]
+        l: Operand = 1.0
+        if t.weights and self._asked(name, t):
+            l = values[self.accumulators[key(over, alone(t.weights))]]
+        if self.behind.unbounded(name, t):
+            finite = b.map("eq", b.map("sub", l, l), 0.0)
+            part = b.map("mul", part, b.map("select", finite, 1.0, 0.0))
+        zero = 0 if b.type_of(part).dtype == "i64" else 0.0
         for how, c in t.coefficients:
             by = self._outside(c, of)
-            zero = 0 if b.type_of(part).dtype == "i64" else 0.0
             match how:
                 case "keep":
                     part = b.map("select", by, part, zero)
                 case "drop":
                     part = b.map("select", by, zero, part)
-                case _ if t.weights and self._guarded(t, c):
-                    weights = values[self.accumulators[_key(over, _weights(t, t.weights))]]
-                    none = b.map("eq", weights, 0.0)
-                    by = b.map("select", none, 0.0 if how == "mul" else 1.0, by)
-                    part = b.map(how, part, by)
                 case _:
+                    if self.behind.guarded(t, c):
+                        nothing = 0.0 if how == "mul" else 1.0
+                        by = b.map("select", b.map("eq", l, 0.0), nothing, by)
                     part = b.map(how, part, by)
         return part
-
-    # ---- rows without terms
-
-    def _guarded(self, t: Term, c: Operand) -> bool:
-        """Whether a coefficient may be NaN, which must not show in rows whose weights are all absent; these sum to 0."""
-        if t.weights is None or self._is_sum(t.weights, t, c):
-            return False
-        if c not in self.moving and not t.weights.peak:
-            return False  # weights that underflowed may sum to 0, too
-        return not is_finite(c, self.b.defs, self.b.kernel.dims)
-
-    def _is_sum(self, w: Weights, t: Term, c: Operand) -> bool:
-        """Whether a coefficient is NaN only where the sum of the weights is NaN or infinite."""
-        match self.b.defs.get(c) if isinstance(c, str) else None:
-            case Reduce(fn="sum", over=over) as op:
-                terms = self.loop.reductions.get(op.result.name) or []
-                return [_key(over, x) for x in terms] == [_key(over, _weights(t, w))]
-            case Map(fn="add" | "sub" | "max", args=args):
-                return all(isinstance(x, float) or self._is_sum(w, t, x) for x in args)
-            case _:
-                return False
 
     def _outside(self, e: Expr, of: Callable[[Operand], Operand]) -> Operand:
         if not isinstance(e, tuple):
@@ -428,15 +414,6 @@ class _Emitter:
 
     def _index(self, name: str) -> int:
         return next(k for k, v in enumerate(self.new) if v == self.states[name, "new"])
-
-
-def _key(over: tuple[str, ...], t: Term) -> tuple[object, ...]:
-    return frozenset(over), t.x, t.y, t.phis
-
-
-def _weights(t: Term, w: Weights) -> Term:
-    """The weights of a term as one of their own."""
-    return Term((), w.x, None, t.phis, w)
 
 
 def _identity(fn: str, dtype: DType) -> Operand:

@@ -57,8 +57,10 @@ def test_arguments_missing_twice_and_too_many(causal):
     [
         ({"len": np.zeros(2, np.int64)}, ["argument len", "i32", "i64"]),
         ({"len": np.zeros(2, np.float32)}, ["argument len", "i32", "f32"]),
-        ({"window": 2.0}, ["argument window", "an integer", "2.0"]),
-        ({"window": np.float32(2)}, ["argument window", "an integer"]),
+        ({"window": 2.5}, ["argument window", "an integer", "2.5"]),
+        ({"window": np.float32(2.5)}, ["argument window", "an integer"]),
+        ({"window": float("nan")}, ["argument window", "an integer", "nan"]),
+        ({"window": 2.0**63}, ["argument window", "64 bits"]),
         ({"window": 1 << 63}, ["argument window", "64 bits"]),
         ({"K": np.zeros((2, 3, 9, 4), np.float32), "V": np.zeros((2, 3, 9, 4), np.float32)},
          ["<text>:4:12: query heads must be a multiple of key heads (H = 4, HK = 3)"]),
@@ -71,20 +73,21 @@ def test_types_and_assertions(change, words):
     assert all(w in str(e.value) for w in words), str(e.value)
 
 
-def test_integers_of_numpy_are_integers():
+def test_whole_numbers_are_integers():
     kernel = tilec.compile(GROUPED, target="reference")
     x = kernel.sample()
     want = kernel(**x, window=3)[0]
-    for window in (np.int32(3), np.uint8(3), np.array(3)):
+    for window in (np.int32(3), np.uint8(3), np.array(3), 3.0, np.float32(3)):
         np.testing.assert_array_equal(kernel(**x, window=window)[0], want)
 
 
 def test_booleans_are_booleans():
     kernel = tilec.compile(TABLE, target="reference")
     x = kernel.sample()
-    kernel(**x, flag=np.bool_(True))
-    with pytest.raises(tilec.ArgumentError, match="argument flag: expected True or False .*got 1"):
-        kernel(**x, flag=1)
+    for flag in (np.bool_(True), 1, 0.0):
+        kernel(**x, flag=flag)
+    with pytest.raises(tilec.ArgumentError, match="argument flag: expected True or False .*got 2"):
+        kernel(**x, flag=2)
 
 
 @pytest.mark.parametrize(

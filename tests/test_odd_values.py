@@ -118,3 +118,32 @@ def test_literals_are_folded_by_the_rules_of_the_language(value: str, expected: 
     text = f"kernel f(x[N]) -> O[i]:\n    axis i < N\n    O = {value}\n"
     got = tilec.compile(text, target="cpu")(np.full(2, NAN))
     np.testing.assert_array_equal(got, [expected] * 2)
+
+
+BY_HAND = """
+kernel f(X[M, N], V[N, E], s: f32[M], k[N]) -> O[i, e], L[i], U[i, e], R[i], T[i, e], C[i]:
+    m = max[j](X[i, j])
+    p = exp(X[i, j] - m)
+    O = sum[j](p * V[j, e])
+    L = sum[j](p)
+    U = O / L
+    R = m + log(L)
+    n = max(m, s[i])
+    q = exp(X[i, j] - n)
+    T = sum[j](q * V[j, e]) / (sum[j](q) + exp(s[i] - n))
+    C = sum[j](q * k[j] if j > 2 else 0)
+"""
+
+
+@pytest.mark.parametrize("tile", [{}, {"i": 2, "j": 4}])
+def test_scores_of_infinity_where_softmax_is_spelled_out(tile: dict[str, int]) -> None:
+    """The maximum is infinity, and infinity less that is NaN; infinite values beside finite scores stay what they are."""
+    rng = np.random.default_rng(0)
+    x, v, s, k = (rng.standard_normal(n).astype("f") for n in ((7, 11), (11, 3), (7,), (11,)))
+    x[0, 3] = x[1, 1] = x[2, 10] = s[3] = INF
+    x[2] = x[4, :9] = -INF
+    x[2, 10], x[5, 4], v[8, 0] = INF, NAN, INF
+    kernel = tilec.compile(BY_HAND, target="cpu", tile=tile)
+    with np.errstate(all="ignore"):
+        for want, got in zip(kernel.reference(x, v, s, k), kernel(x, v, s, k), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)

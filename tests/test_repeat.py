@@ -56,13 +56,13 @@ def test_scalars_tell_calls_apart(total):
     x = array()
     for s in (1.0, 0.0, -0.0, 2, True, float("inf"), np.float32(3), 1.0):
         np.testing.assert_allclose(total(x, s=s), want(x, float(s)), 1e-5, 1e-5)
-    for n in (0, 1, True, -5, np.int64(7)):
+    for n in (0, 1, True, -5, 3.0, np.int64(7)):
         np.testing.assert_allclose(total(x, n=n), want(x, n=int(n)), 1e-5, 1e-5)
     for flip in (True, False, True):
         np.testing.assert_allclose(total(x, flip=flip), want(x, flip=flip), 1e-5, 1e-5)
     for _ in range(2):
         with pytest.raises(ArgumentError, match="flip"):
-            total(x, flip=1)
+            total(x, flip=2)
     np.testing.assert_allclose(total(s=0.5, X=x, n=2), want(x, 0.5, 2), 1e-5, 1e-5)
     np.testing.assert_allclose(total(n=2, X=x, s=0.5), want(x, 0.5, 2), 1e-5, 1e-5)
 

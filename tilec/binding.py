@@ -202,14 +202,16 @@ def _convert(p: Argument, x: object) -> Number:
     """The Python number of a scalar argument: a number, or an array without axes that holds one."""
     value = _item(x)
     if p.type == "bool":
-        if isinstance(value, bool):
-            return value
+        if isinstance(value, (int, float)) and value in (0, 1):
+            return bool(value)
         raise _not_a(p, "True or False", x)
     if p.type == "float":
         if isinstance(value, (int, float)):
             return _float(p, value)
         raise _not_a(p, "a number", x)
-    if isinstance(value, float) or not isinstance(value, int):
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int):
         raise _not_a(p, "an integer", x)
     if not -(1 << 63) <= value < 1 << 63:
         raise _not_a(p, "an integer of 64 bits", x)

@@ -26,6 +26,8 @@ def power(el: Elaborator, span: Span, x: Term, y: Term, exponent: Expr) -> Term:
     n = y.operand
     if not isinstance(n, int) or isinstance(n, bool) or n < 0 or y.failed:
         return el.emit(span, "pow", "float", x, y)
+    if x.kind == "any":
+        return el.emit(span, "ipow", "any", x, y)
     if x.kind not in ("int", "bool"):
         return el.emit(span, "ipow" if n <= REPEATED else "pow", "float", x, y)
     if n >= 64:

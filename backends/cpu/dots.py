@@ -92,17 +92,23 @@ class Dots(Form):
         e, ev, s = self.e, self.ev, self.s
         last = e.add(ev.window(s.rows).count, -1)
         with ev.scope():
-            at: list[Point] = []
-            for row in rows:
-                own = e.min(row, last)
-                at += [p.on(s.rows, own) for p in points]
-                self.hoist(at[-len(points)])
+            own = [e.min(row, last) for row in rows]
+            for row in own:
+                self.hoist(points[0].on(s.rows, row))
             self.ahead(points[0], rows, turn, TOGETHER)
+            pairs = self.pairs(len(rows), len(points))
+            at = [points[q].on(s.rows, own[r]) for r, q in pairs]
             zero = constant(self.of, 0.0, e.lanes)
             totals = self.along(functools.partial(self.step, at), [zero] * len(at))
-        for n, total in enumerate(totals):
-            r, q = divmod(n, len(points))
+        for (r, q), total in zip(pairs, totals, strict=True):
             e.write(total, sums[r], q * e.lanes * e.lanes)
+
+    def pairs(self, rows: int, points: int) -> list[tuple[int, int]]:
+        """Rows in memory and of the tile, in the order of their products: memory is asked for all of its rows first, unless
+        those are to be converted, which takes a register for each until the last product."""
+        if self.narrow:
+            return [(r, q) for r in range(rows) for q in range(points)]
+        return [(r, q) for q in range(points) for r in range(rows)]
 
     def step(self, at: list[Point], k: Any, totals: list[Any]) -> list[Any]:
         """The sums with the products of one more vector of each row."""

@@ -106,9 +106,12 @@ class Comparisons:
 
 
 def tested(
-    test: Between, value: Callable[[Operand], Expression], position: Expression
+    test: Between,
+    value: Callable[[Operand], Expression],
+    position: Expression,
+    once: Callable[[str, tuple[Operand, ...]], str],
 ) -> Expression:
-    """The test of an element, and its stretch of columns."""
+    """The test of an element, and its stretch of columns. `once`: an integer of some operands, by a name if it has one."""
     wide = test.fn == "mod"  # remainders by what is beyond all positions are there, too
     low, high = (None if e is None else _end(e, value, wide) for e in (test.low, test.high))
     n = value(test.n)
@@ -120,7 +123,9 @@ def tested(
             [f"{low} <= {x.text}"] * (low is not None)
             + [f"{x.text} <= {high}"] * (high is not None)
         )
-    span = _span(test.fn, n, low, high, position)
+    ends = [e for e in (test.low, test.high) if e is not None]
+    operands = (test.n, *(x for e in ends for x in (e.center, e.reach)))
+    span = _span(test.fn, n, low, high, position, lambda text: once(text, operands))
     return Expression(f"({text})", "bool", span=span)
 
 
@@ -140,16 +145,25 @@ def _end(e: End, value: Callable[[Operand], Expression], wide: bool) -> str:
     return f"(narrow({call}_stopped({center.text}, {reach.text})){more})"
 
 
-def _span(fn: str, n: Expression, low: str | None, high: str | None, position: Expression) -> Span:
+def _span(
+    fn: str,
+    n: Expression,
+    low: str | None,
+    high: str | None,
+    position: Expression,
+    once: Callable[[str], str],
+) -> Span:
     """The columns of the elements that are tested true."""
     base = position.text
     if fn == "mod":
-        least, most = low or "-MOST_WIDE", high or "MOST_WIDE"
-        return Span(periods=(Period(base, least, most, n.text),))
+        first = once(f"period_from({low or '-MOST_WIDE'}, {n.text})")
+        last = once(f"period_to({high or 'MOST_WIDE'}, {n.text})")
+        return Span(periods=(Period(base, first, last, once(f"period_size({n.text})")),))
     if fn == "floordiv" and not n.text.isdigit():
         divisor = n.text if n.bits <= 31 else f"narrow({n.text})"
         ends = f"{low or '-BEYOND'}, {high or 'BEYOND'}, {divisor}"
-        return Span((f"quotients_from({ends}) - {base}",), (f"quotients_to({ends}) - {base}",))
+        first, last = once(f"quotients_from({ends})"), once(f"quotients_to({ends})")
+        return Span((f"{first} - {base}",), (f"{last} - {base}",))
     factor = int(n.text)
     if factor > 1:
         reach = f"{(1 << POSITION) // factor + 1}"

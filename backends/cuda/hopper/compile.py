@@ -32,6 +32,9 @@ MOST_COLUMNS = {2: 256, 3: 192}
 """The columns of accumulators that warpgroups have registers for, by how many there are."""
 LONG_ROWS = 512
 """Rows from this width on are worth sharing their products: to exchange parts of scores takes time, too."""
+FEW_FOUND = 512
+"""Up to so many positions that are found in runs, a short tile has a few windows, one after the other. Two blocks share a
+multiprocessor then: while one waits, the other computes."""
 SHORT = 64
 """The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
 KEPT = 64
@@ -279,6 +282,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     elif s.surveyed:
         schedule = replace(schedule, columns=min(SHORT, schedule.columns))
     computed = _computed(s)
+    if few and length <= FEW_FOUND and any(t.run for t in s.rings):
+        schedule = replace(schedule, columns=min(64, schedule.columns), stages=3, blocks=2)
     if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
         schedule = narrow(width, length, uneven(s))
     if computed:
@@ -353,7 +358,8 @@ def _registers_fit(s: Structure, schedule: Schedule) -> bool:
     """Whether a thread has the registers that its accumulators take, and what it loads for each of its columns."""
     fragments = plans.fragment_registers(replace(s, columns=schedule.columns), schedule.slices)
     loaded = schedule.columns // 4 * _column_loads(s)
-    return fragments + loaded + plans.RESERVE <= schedule.registers[1]
+    there = plans.product_registers(s, schedule) <= schedule.entry
+    return there and fragments + loaded + plans.RESERVE <= schedule.registers[1]
 
 
 def _column_loads(s: Structure) -> int:

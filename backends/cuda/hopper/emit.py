@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 from tilec.backends.cuda.hopper.labels import RING
-from tilec.backends.cuda.hopper.plan import Plan
+from tilec.backends.cuda.hopper.once import Once
+from tilec.backends.cuda.hopper.plan import RESERVE, Plan
 from tilec.backends.cuda.hopper.schedule import ROWS
 from tilec.backends.cuda.hopper.slices import Slice, named
 from tilec.backends.cuda.hopper.source import REDO, Parameter, Source
@@ -178,7 +179,7 @@ class _Kernel(Streaming):
         return {h.key.name for h in b.heads}, {t.value.name for t in b.tails}
 
     def compute_tile(self) -> None:
-        out, s = self.out, self.s
+        out, s, c = self.out, self.s, self.schedule
         out.add(
             f"int row_i[2]; ROWS row_i[r] = origin + {self.team} * 64 + warp * 16 + (lane >> 2) + 8 * r;   // {s.row}"
         )
@@ -187,6 +188,10 @@ class _Kernel(Streaming):
             needed |= {x for op in walk(b.middle) for x in names_in(operands(op))}
         needed |= {x for op in s.epilogue for x in names_in(operands(op))}
         self.scalars(needed)
+        if s.periodic:
+            room = c.registers[1] - self.plan.fragments - RESERVE
+            known = {*self.scope.values, s.row}
+            self.scope.ends = Once(out, self.names, known, room, self.scope.held)
         for x, name in zip(s.slots, self.registers.slots, strict=True):
             if x.width and self.cleared:
                 out.add(f"clear({name});")
@@ -198,3 +203,5 @@ class _Kernel(Streaming):
         if not s.chosen:
             out.add("int " + ", ".join(f"begin_{k} = 0" for k in range(len(s.blocks))) + ";")
         self.steps(self.plan.steps)
+        if self.scope.ends is not None:
+            self.scope.ends.write()

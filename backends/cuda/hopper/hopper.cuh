@@ -12,6 +12,7 @@ typedef unsigned short u16;
 #define MOST 0x7fffffff
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define BEYOND (1 << 30)
+#define FAR (1 << 29)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif
@@ -307,19 +308,24 @@ DEVICE u32 bits_together(u32 x) {
   return x | __shfl_xor_sync(FULL, x, 16);
 }
 DEVICE int narrow(i64 a) { return (int)(a < -(1 << 30) ? -(1 << 30) : a > (1 << 30) ? (1 << 30) : a); }
-// Bits of a thread's columns, the first of which is `first`: those whose positions have a remainder by n from `low` to `high`.
+// The positions whose remainders by n are between two numbers: where they begin and end in each period, and how long that is.
 // Positions are below 2^28, so all numbers beyond 2^29 give them the same remainders, but those below 0 by so much less.
-template<int COLUMNS> DEVICE u32 columns_of_period(int first, i64 low, i64 high, i64 n) {
-  const int far = 1 << 29, half = 1 << 28, m = (int)greatest<i64>(-far, least<i64>(n, far)), size = greatest<int>(m, -m);
-  if (m == 0) return low <= 0 && high >= 0 ? ~0u : 0u;
-  if (n < -far) {
-    low = low > -half ? low : least<i64>(low - n - far, -half);
-    high = high > -half ? high : least<i64>(high - n - far, -half);
-  }
-  const int from = narrow(greatest<i64>(low, least<i64>(m + 1, 0))), to = narrow(least<i64>(high, greatest<i64>(m - 1, 0)));
+DEVICE int period_number(i64 n) { return (int)greatest<i64>(-FAR, least<i64>(n, FAR)); }
+DEVICE int period_size(i64 n) { const int m = period_number(n); return m == 0 ? FAR : greatest<int>(m, -m); }
+DEVICE i64 period_end(i64 x, i64 n) { return n < -FAR && x <= -FAR / 2 ? least<i64>(x - n - FAR, -FAR / 2) : x; }
+DEVICE int period_from(i64 low, i64 n) {
+  if (n == 0) return low <= 0 ? 0 : 2 * FAR;
+  return narrow(greatest<i64>(period_end(low, n), least<i64>(period_number(n) + 1, 0)));
+}
+DEVICE int period_to(i64 high, i64 n) {
+  if (n == 0) return high >= 0 ? FAR : -1;
+  return narrow(least<i64>(period_end(high, n), greatest<i64>(period_number(n) - 1, 0)));
+}
+// bits of a thread's columns, the first of which is `first`
+template<int COLUMNS> DEVICE u32 columns_of_period(int first, int from, int to, int size) {
   u32 bits = 0;
 #pragma unroll 1
-  for (int at = first / size * size - first; from <= to && at + from < COLUMNS; at += size)
+  for (int at = -(int)((u32)first % (u32)size); from <= to && at + from < COLUMNS; at += size)
     bits |= columns_to(at + to) & ~columns_to(at + from - 1);
   return bits;
 }

@@ -295,7 +295,8 @@ class FragmentLoop:
                 args = [bit, self.value(self.bare(x, y)), self.value(z)]
                 return pointwise("select", args, op.result.type.dtype)
             case Map() if (test := self.block.comparisons.between(op)) is not None:
-                return between.tested(test, self.value, self.value(self.block.structure.stream))
+                position = self.value(self.block.structure.stream)
+                return between.tested(test, self.value, position, self.scope.once)
             case Map(fn="log" | "log2", args=(y,)):
                 return quick_log(op.fn, self.value(self.bare(x, y)))
             case Map():

@@ -90,6 +90,16 @@ def fragment_registers(s: Structure, slices: int = 1) -> int:
     return scores + weights + sums + asked.registers(s)
 
 
+def _widest(s: Structure, schedule: Schedule) -> int:
+    """The columns of the widest accumulators."""
+    return max((Slice(x.width, schedule.slices).columns for x in s.slots), default=0)
+
+
+def product_registers(s: Structure, schedule: Schedule) -> int:
+    """The registers that a thread must begin with, by the compiler's count, for its widest product."""
+    return max(_widest(s, schedule), schedule.columns) // 2 + BESIDE
+
+
 def sharing(s: Structure) -> bool:
     """Whether each of two groups can compute a half of each product of rows."""
     return not s.precise and all(h.key.width % SLAB == 0 for h in s.blocks[0].heads)
@@ -104,9 +114,13 @@ def make(s: Structure, schedule: Schedule) -> Plan:
         raise Refused(f"its tiles have {s.rows} rows, fewer than a copy has")
     if s.columns != schedule.columns:
         raise Refused(f"its windows have {s.columns} columns; the schedule has {schedule.columns}")
-    widest = max((Slice(x.width, schedule.slices).columns for x in s.slots), default=0)
+    widest = _widest(s, schedule)
     if widest > WIDEST:
         raise Refused(f"{widest} columns of values are more than a product has; there are {WIDEST}")
+    if (product := product_registers(s, schedule)) > schedule.entry:
+        raise Refused(
+            f"its products take {product} registers per thread, which begins with {schedule.entry}"
+        )
     if schedule.slices > 1 and schedule.store == "tma":
         raise Refused("slices of the columns leave straight from registers")
     if schedule.share and not sharing(s):
@@ -149,6 +163,8 @@ def memory_bytes(s: Structure, schedule: Schedule) -> int:
     return _memory(s, schedule, False, (), window, LEAST_DEPTH)[2]
 
 
+BESIDE = 30
+"""What the compiler asks for beside the accumulators of a product."""
 RESERVE = 24
 """Registers for addresses, row values and what is under way, at least."""
 

@@ -13,6 +13,7 @@ from tilec.backends.cuda.hopper.expression import (
     loaded,
 )
 from tilec.backends.cuda.hopper.labels import Label
+from tilec.backends.cuda.hopper.once import Once
 from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.structure import Structure
 from tilec.backends.cuda.hopper.writer import Lines, Names
@@ -58,6 +59,7 @@ class Scope:
         self.used_pointers: dict[str, None] = {}
         self.paired: dict[str, tuple[int, int]] = {}
         self.labels: dict[object, tuple[Label, str]] = {}  # where this thread's labels are
+        self.ends: Once | None = None  # what is computed once for all windows of a tile
         self.whole = False  # whether all positions of the present window are on the axis
         self.inside = False  # whether the present row is on its axis
         self.types: dict[str, Type] = {n: v.type for n, v in self.kernel.values.items()}
@@ -65,6 +67,10 @@ class Scope:
             self.values[d] = Expression(names.of(d), "int", POSITION)
         for a in self.kernel.arguments.values():
             self.values[a.name] = Expression(names.of(a.name), a.type)
+
+    def once(self, text: str, made_of: tuple[Operand, ...]) -> str:
+        """An integer of some operands, by its name where it is computed once for all windows of a tile."""
+        return text if self.ends is None else self.ends.of(text, made_of)
 
     def axes(self, x: Operand) -> tuple[str, ...]:
         """The axes of an operand here."""

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Period:
-    """The positions whose remainder by `n` is from `low` up to `high`. `base`: the position of a thread's first column."""
+    """Stretches of positions, one in each `size` of them, from `low` up to `high`. `base`: the position of a thread's first
+    column."""
 
     base: str
     low: str
     high: str
-    n: str
+    size: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Span:
         """What its words are computed from."""
         yield from (*self.low, *self.high, *self.words)
         for p in self.periods:
-            yield from (p.base, p.low, p.high, p.n)
+            yield from (p.base, p.low, p.high, p.size)
         for union in (*self.unions, self.gaps):
             for span in union:
                 yield from span.texts()

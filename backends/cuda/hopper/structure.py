@@ -131,6 +131,14 @@ class Structure:
         return any(b.choice for b in self.blocks)
 
     @property
+    def periodic(self) -> bool:
+        """Whether a block looks at remainders of the streamed positions."""
+        ops = (op for b in self.blocks for op in walk(b.middle))
+        return any(
+            isinstance(op, Map) and op.fn == "mod" and op.args[0] == self.stream for op in ops
+        )
+
+    @property
     def surveyed(self) -> bool:
         """Whether a table of tiles and windows says which of these count."""
         numbers = (

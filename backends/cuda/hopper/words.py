@@ -115,7 +115,7 @@ class Words:
         for p in span.periods:
             columns = min(self.block.structure.columns - BITS * k, BITS)
             base = f"{p.base} + {BITS * k}" if k else p.base
-            parts.append(f"columns_of_period<{columns}>({base}, {p.low}, {p.high}, {p.n})")
+            parts.append(f"columns_of_period<{columns}>({base}, {p.low}, {p.high}, {p.size})")
         parts += [f"({' | '.join(self.bits(x, k) for x in union)})" for union in span.unions]
         parts += [f"~({self.bits(x, k)})" for x in span.gaps]
         return " & ".join(parts)

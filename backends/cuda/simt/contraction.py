@@ -70,7 +70,7 @@ class Contractions(Loops):
         ctype = self.ctype(op)
         with (
             self.ev.scope("each_thread"),
-            self.ev.scope(f"ROLLED for (int {n} = thread; {n} < {total}; {n} += THREADS)"),
+            self.ev.scope(self.turns(total)),
             self.decoded_all(others, f"{n} / {rows * columns}") as (p, inside),
             self.ev.scope(f"if ({' && '.join(inside if load else []) or 'true'})"),
         ):

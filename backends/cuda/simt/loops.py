@@ -31,6 +31,7 @@ class Loops:
         self.threads, self.scratch = threads, scratch
         fresh = ev.names.fresh
         self.index, self.inner, self.part = fresh("n"), fresh("k"), fresh("part")
+        self.turn = fresh("turn")
         self.acc = fresh("acc"), fresh("r"), fresh("c")
         self.ahead, self.whole = (fresh("rows"), fresh("first")), fresh("whole")
         self.bad, self.lane = fresh("bad"), fresh("lane")
@@ -80,9 +81,29 @@ class Loops:
                 return
             n = self.index
             unroll = f"UNROLL_{together}" if together > 1 else "ROLLED"
-            loop = f"{unroll} for (int {n} = thread; {n} < {total}; {n} += THREADS)"
-            with self.ev.scope(loop), self.decoded(domain, n, p) as q:
+            with self.ev.scope(self.turns(total, unroll)), self.decoded(domain, n, p) as q:
                 yield q
+
+    def turns(self, total: int, unroll: str = "ROLLED", share: int = 1) -> str:
+        """The head of a loop over `total` numbers, which the threads take in turn, `share` threads each one together.
+
+        Where it is unrolled, the compiler can see how often it turns: otherwise it writes the body again, for the rest.
+        """
+        n, lanes = self.index, self.threads // share
+        lane, step = (
+            ("thread", "THREADS") if share == 1 else (f"thread / {share}", f"THREADS / {share}")
+        )
+        if total <= lanes:
+            return f"if (const int {n} = {lane}; {n} < {total})"
+        if unroll == "ROLLED":
+            return f"ROLLED for (int {n} = {lane}; {n} < {total}; {n} += {step})"
+        return self.steps(n, lane, total, lanes, unroll, step)
+
+    def steps(self, n: str, first: str, total: int, lanes: int, unroll: str, step: str = "") -> str:
+        """The head of an unrolled loop over `first`, which is less than `lanes`, and every number `lanes` behind."""
+        at, rest = self.turn, f"{n} < {total}" if total % lanes else "true"
+        loop = f"{unroll} for (int {at} = 0; {at} < {total}; {at} += {step or lanes})"
+        return f"{loop} if (const int {n} = {at} + {first}; {rest})"
 
     @contextmanager
     def counted(self, domain: Axes, p: Point) -> Generator[Point]:

@@ -77,7 +77,7 @@ class Stages(TensorCores):
         total = self.total(others) * per_row
         with (
             ev.scope("each_thread"),
-            ev.scope(f"UNROLL_4 for (int {n} = thread; {n} < {total}; {n} += THREADS)"),
+            ev.scope(self.turns(total, "UNROLL_4")),
             self.decoded_all(tuple(others), f"{n} / {per_row}") as (p, inside),
             ev.scope(f"if ({' && '.join(inside) or 'true'})"),
         ):
@@ -103,19 +103,13 @@ class Stages(TensorCores):
         with self.ev.scope("each_thread"):
             share = self.part
             w.line(f"const int {share} = thread % {parts};")
-            step = f"THREADS / {parts}" if parts > 1 else "THREADS"
-            first = f"thread / {parts}" if parts > 1 else "thread"
-            with self.ev.scope(f"ROLLED for (int {n} = {first}; {n} < {outputs}; {n} += {step})"):
+            with self.ev.scope(self.turns(outputs, share=parts)):
                 for r, t in zip(stage.reduces, totals, strict=True):
                     w.line(f"{self.ctype(r)} {t} = {self.identity(r)};")
                 with self.decoded(kept, n, Point({})) as p:
                     m = self.inner
-                    with (
-                        self.ev.scope(
-                            f"UNROLL_4 for (int {m} = {share}; {m} < {inner}; {m} += {parts})"
-                        ),
-                        self.decoded(stage.over, m, p) as q,
-                    ):
+                    loop = self.steps(m, share, inner, parts, "UNROLL_4")
+                    with self.ev.scope(loop), self.decoded(stage.over, m, p) as q:
                         self.accumulate(stage, totals, q)
                     if parts == 1:
                         for r, t in zip(stage.reduces, totals, strict=True):

@@ -40,9 +40,7 @@ class TensorCores(Contractions):
         total = self.total(others) * down * across
         with (
             self.ev.scope("each_thread"),
-            self.ev.scope(
-                f"ROLLED for (int {n} = thread / 32; {n} < {total}; {n} += THREADS / 32)"
-            ),
+            self.ev.scope(self.turns(total, share=WARP)),
             self.decoded_all(others, f"{n} / {down * across}") as (p, inside),
         ):
             w.line(f"const int {self.lane} = thread % 32;")
@@ -132,6 +130,5 @@ class TensorCores(Contractions):
             with self.ev.scope(f"if ({' || '.join(counts)})"):
                 n = self.index
                 with self.ev.scope("each_thread"):
-                    loop = f"for (int {n} = thread; {n} < {tile.size}; {n} += THREADS)"
-                    self.w.line(f"{loop} {tile.name}[{n}].bits = 0;")
+                    self.w.line(f"{self.turns(tile.size)} {tile.name}[{n}].bits = 0;")
                 self.w.line("SYNC();")

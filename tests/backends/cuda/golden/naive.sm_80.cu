@@ -15,6 +15,7 @@ typedef unsigned short u16;
 #define MOST 0x7fffffff
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define BEYOND (1 << 30)
+#define FAR (1 << 29)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif

@@ -1,12 +1,12 @@
-// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=40,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
-// paged: schedule warpgroups=1,columns=128,stages=6,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=40,relax=true,apart=true,guess=true,blocks=1,chain=true,pieces=0
+// paged for sm_90a, made by tilec, emitter hopper; schedule warpgroups=1,columns=64,stages=3,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=40,relax=true,apart=true,guess=true,blocks=2,chain=true,pieces=0
+// paged: schedule warpgroups=1,columns=64,stages=3,slices=1,share=false,pingpong=false,order=longest,section=1,late=0,store=direct,loader=40,relax=true,apart=true,guess=true,blocks=2,chain=true,pieces=0
 // … hopper.cuh
 
-template<int ADD> DEVICE void wgmma_f16(float (&d)[64], u64 a, u64 b) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-    "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-    "%64, %65, p, 1, 1, 0, 0;\n}\n"
-    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) : "l"(a), "l"(b), "n"(ADD));
+template<int ADD> DEVICE void wgmma_f16(float (&d)[32], u64 a, u64 b) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+    "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+    "%32, %33, p, 1, 1, 0, 0;\n}\n"
+    : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) : "l"(a), "l"(b), "n"(ADD));
 }
 
 DEVICE void wgmma_f16(float (&d)[32], u32 a0, u32 a1, u32 a2, u32 a3, u64 b, int add) {
@@ -32,7 +32,7 @@ template<int STEPS, int N, int M> DEVICE void weights_by_columns_f16(float (&d)[
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
+extern "C" __global__ void __launch_bounds__(256, 2) paged_0(
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap q_map,
@@ -62,24 +62,25 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
   const u32 shared = shared_address(memory);
   const int group = __shfl_sync(FULL, threadIdx.x >> 7, 0);
   if (threadIdx.x == 0) {
-    for (int n = 0; n < 2; n++) barrier_init(shared + 212992 + 8 * n, 1);   // query_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 213008 + 8 * n, 4);   // query_free
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213024 + 8 * n, 1);   // k_full
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213072 + 8 * n, 4);   // k_free
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213120 + 8 * n, 1);   // v_full
-    for (int n = 0; n < 6; n++) barrier_init(shared + 213168 + 8 * n, 4);   // v_free
-    for (int n = 0; n < 2; n++) barrier_init(shared + 213216 + 8 * n, 1);   // tile_full
-    for (int n = 0; n < 2; n++) barrier_init(shared + 213232 + 8 * n, 6);   // tile_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 65536 + 8 * n, 1);   // query_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 65552 + 8 * n, 4);   // query_free
+    for (int n = 0; n < 3; n++) barrier_init(shared + 65568 + 8 * n, 1);   // k_full
+    for (int n = 0; n < 3; n++) barrier_init(shared + 65592 + 8 * n, 4);   // k_free
+    for (int n = 0; n < 3; n++) barrier_init(shared + 65616 + 8 * n, 1);   // v_full
+    for (int n = 0; n < 3; n++) barrier_init(shared + 65640 + 8 * n, 4);   // v_free
+    for (int n = 0; n < 2; n++) barrier_init(shared + 65664 + 8 * n, 1);   // tile_full
+    for (int n = 0; n < 2; n++) barrier_init(shared + 65680 + 8 * n, 6);   // tile_free
     barriers_ready();
   }
   clear_shared(shared + 0, 16384);
   __syncthreads();
   in_turn();
   if (group == 0) {
+    fewer_registers<40>();
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     const int lane = threadIdx.x & 31;
     if (warp == 0) {
-      Cursor<6> k_next(1);
+      Cursor<3> k_next(1);
       const int row_tiles = (8 + 3) / 4;
       const int heads = (B) * (M);
       const int tiles = row_tiles * heads;
@@ -110,32 +111,32 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const i64 t_40 = least<i64>(t_37, t_39);  // min(t_37, t_39)
           const i64 t_41 = (t_40 + 1);  // add(t_40, 1)
           const i64 t_42 = least<i64>(t_2, t_41);  // min(t_2, t_41)
-          const i64 t_43 = (t_42 >> 7);  // floordiv(t_42, 128)
-          const i64 t_44 = (128 * t_43);  // mul(t_43, 128)
+          const i64 t_43 = (t_42 >> 6);  // floordiv(t_42, 64)
+          const i64 t_44 = (64 * t_43);  // mul(t_43, 64)
           const i64 t_45 = greatest<i64>(0, t_44);  // max(0, t_44)
           start_0 = 0;
-          windows_0 = ((int)greatest<i64>(0, least<i64>(t_45, ((i64)P * MP)) - start_0) + 127) / 128;
+          windows_0 = ((int)greatest<i64>(0, least<i64>(t_45, ((i64)P * MP)) - start_0) + 63) / 64;
           start_1 = (int)least<i64>(t_45, ((i64)P * MP));
-          windows_1 = ((int)greatest<i64>(0, least<i64>(t_42, ((i64)P * MP)) - start_1) + 127) / 128;
+          windows_1 = ((int)greatest<i64>(0, least<i64>(t_42, ((i64)P * MP)) - start_1) + 63) / 64;
           if (windows_0 + windows_1 == 0) { start_1 = (int)(((i64)P * MP)); windows_1 = 1; }
         }
-        wait(shared + 213232 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
+        wait(shared + 65680 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         if (lane == 0) {
-          shared_put(shared + 213248 + 28 * (turn & 1), origin);
-          shared_put(shared + 213252 + 28 * (turn & 1), b);
-          shared_put(shared + 213256 + 28 * (turn & 1), i);
-          shared_put(shared + 213260 + 28 * (turn & 1), start_0);
-          shared_put(shared + 213264 + 28 * (turn & 1), windows_0);
-          shared_put(shared + 213268 + 28 * (turn & 1), start_1);
-          shared_put(shared + 213272 + 28 * (turn & 1), windows_1);
-          arrive(shared + 213216 + 8 * (turn & 1));
+          shared_put(shared + 65696 + 28 * (turn & 1), origin);
+          shared_put(shared + 65700 + 28 * (turn & 1), b);
+          shared_put(shared + 65704 + 28 * (turn & 1), i);
+          shared_put(shared + 65708 + 28 * (turn & 1), start_0);
+          shared_put(shared + 65712 + 28 * (turn & 1), windows_0);
+          shared_put(shared + 65716 + 28 * (turn & 1), start_1);
+          shared_put(shared + 65720 + 28 * (turn & 1), windows_1);
+          arrive(shared + 65664 + 8 * (turn & 1));
         }
         if (origin < 0) break;
         const int h_first = origin;  // edge()
         const int t_3 = (h_first >> 2);  // floordiv(h_first, 4)   examples/paged.tile:4
 #pragma unroll 1
         for (int n = 0; n < windows_0; n++) {
-          const int window = start_0 + n * 128;
+          const int window = start_0 + n * 64;
           const int k_spot = window + 16 * lane;   // j
           const int t_49_ = floor_div<int>(k_spot, P);  // floordiv(j, P)   examples/paged.tile:4
           const int page_2_ = ((u64)(i64)(t_49_) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49_ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
@@ -144,17 +145,17 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const int k_at_ = coordinate(page_2_);
           const int k_at__ = coordinate(t_3);
           {
-            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
-            if (lane == 0) expect(shared + 213024 + 8 * k_next.stage, 16384);
-            if (lane < 8) {
-              copy_in(shared + 16384 + k_next.stage * 16384 + 2048 * lane + 0, &k_map, shared + 213024 + 8 * k_next.stage, 0, k_at, k_at_, k_at__);
+            wait(shared + 65592 + 8 * k_next.stage, k_next.parity);
+            if (lane == 0) expect(shared + 65568 + 8 * k_next.stage, 8192);
+            if (lane < 4) {
+              copy_in(shared + 16384 + k_next.stage * 8192 + 2048 * lane + 0, &k_map, shared + 65568 + 8 * k_next.stage, 0, k_at, k_at_, k_at__);
             }
           }
           k_next.step();
         }
 #pragma unroll 1
         for (int n = 0; n < windows_1; n++) {
-          const int window = start_1 + n * 128;
+          const int window = start_1 + n * 64;
           const int k_spot_ = window + 16 * lane;   // j
           const int t_49__ = floor_div<int>(k_spot_, P);  // floordiv(j, P)   examples/paged.tile:4
           const int page_2__ = ((u64)(i64)(t_49__) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49__ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
@@ -163,10 +164,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const int k_at____ = coordinate(page_2__);
           const int k_at_____ = coordinate(t_3);
           {
-            wait(shared + 213072 + 8 * k_next.stage, k_next.parity);
-            if (lane == 0) expect(shared + 213024 + 8 * k_next.stage, 16384);
-            if (lane < 8) {
-              copy_in(shared + 16384 + k_next.stage * 16384 + 2048 * lane + 0, &k_map, shared + 213024 + 8 * k_next.stage, 0, k_at___, k_at____, k_at_____);
+            wait(shared + 65592 + 8 * k_next.stage, k_next.parity);
+            if (lane == 0) expect(shared + 65568 + 8 * k_next.stage, 8192);
+            if (lane < 4) {
+              copy_in(shared + 16384 + k_next.stage * 8192 + 2048 * lane + 0, &k_map, shared + 65568 + 8 * k_next.stage, 0, k_at___, k_at____, k_at_____);
             }
           }
           k_next.step();
@@ -181,23 +182,23 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       }
     }
     else if (warp == 1) {
-      Cursor<6> v_next(1);
+      Cursor<3> v_next(1);
       for (int turn = 0;; turn++) {
-        wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
-        const int b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
-        const int i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
-        const int start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
-        const int windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
-        const int start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
-        const int windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
-        if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
+        wait(shared + 65664 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = shared_told(shared + 65696 + 28 * (turn & 1), lane);
+        const int b = shared_told(shared + 65700 + 28 * (turn & 1), lane);
+        const int i = shared_told(shared + 65704 + 28 * (turn & 1), lane);
+        const int start_0 = shared_told(shared + 65708 + 28 * (turn & 1), lane);
+        const int windows_0 = shared_told(shared + 65712 + 28 * (turn & 1), lane);
+        const int start_1 = shared_told(shared + 65716 + 28 * (turn & 1), lane);
+        const int windows_1 = shared_told(shared + 65720 + 28 * (turn & 1), lane);
+        if (lane == 0) arrive(shared + 65680 + 8 * (turn & 1));
         if (origin < 0) break;
         const int h_first = origin;  // edge()
         const int t_3 = (h_first >> 2);  // floordiv(h_first, 4)   examples/paged.tile:4
 #pragma unroll 1
         for (int n = 0; n < windows_0; n++) {
-          const int window = start_0 + n * 128;
+          const int window = start_0 + n * 64;
           const int v_spot = window + 16 * lane;   // j
           const int t_49___ = floor_div<int>(v_spot, P);  // floordiv(j, P)   examples/paged.tile:4
           const int page_2___ = ((u64)(i64)(t_49___) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49___ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
@@ -206,17 +207,17 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const int v_at_ = coordinate(page_2___);
           const int v_at__ = coordinate(t_3);
           {
-            wait(shared + 213168 + 8 * v_next.stage, v_next.parity);
-            if (lane == 0) expect(shared + 213120 + 8 * v_next.stage, 16384);
-            if (lane < 8) {
-              copy_in(shared + 114688 + v_next.stage * 16384 + 2048 * lane + 0, &v_map, shared + 213120 + 8 * v_next.stage, 0, v_at, v_at_, v_at__);
+            wait(shared + 65640 + 8 * v_next.stage, v_next.parity);
+            if (lane == 0) expect(shared + 65616 + 8 * v_next.stage, 8192);
+            if (lane < 4) {
+              copy_in(shared + 40960 + v_next.stage * 8192 + 2048 * lane + 0, &v_map, shared + 65616 + 8 * v_next.stage, 0, v_at, v_at_, v_at__);
             }
           }
           v_next.step();
         }
 #pragma unroll 1
         for (int n = 0; n < windows_1; n++) {
-          const int window = start_1 + n * 128;
+          const int window = start_1 + n * 64;
           const int v_spot_ = window + 16 * lane;   // j
           const int t_49____ = floor_div<int>(v_spot_, P);  // floordiv(j, P)   examples/paged.tile:4
           const int page_2____ = ((u64)(i64)(t_49____) < (u64)MP ? page[(i64)b * page_stride0 + (i64)t_49____ * page_stride1] : 0);  // load(b, t_49)   examples/paged.tile:4
@@ -225,10 +226,10 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           const int v_at____ = coordinate(page_2____);
           const int v_at_____ = coordinate(t_3);
           {
-            wait(shared + 213168 + 8 * v_next.stage, v_next.parity);
-            if (lane == 0) expect(shared + 213120 + 8 * v_next.stage, 16384);
-            if (lane < 8) {
-              copy_in(shared + 114688 + v_next.stage * 16384 + 2048 * lane + 0, &v_map, shared + 213120 + 8 * v_next.stage, 0, v_at___, v_at____, v_at_____);
+            wait(shared + 65640 + 8 * v_next.stage, v_next.parity);
+            if (lane == 0) expect(shared + 65616 + 8 * v_next.stage, 8192);
+            if (lane < 4) {
+              copy_in(shared + 40960 + v_next.stage * 8192 + 2048 * lane + 0, &v_map, shared + 65616 + 8 * v_next.stage, 0, v_at___, v_at____, v_at_____);
             }
           }
           v_next.step();
@@ -237,52 +238,53 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
     }
     else if (warp == 2) {
       for (int turn = 0;; turn++) {
-        wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
-        const int origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
-        const int b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
-        const int i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
-        const int start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
-        const int windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
-        const int start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
-        const int windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
-        if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
+        wait(shared + 65664 + 8 * (turn & 1), (turn >> 1) & 1);
+        const int origin = shared_told(shared + 65696 + 28 * (turn & 1), lane);
+        const int b = shared_told(shared + 65700 + 28 * (turn & 1), lane);
+        const int i = shared_told(shared + 65704 + 28 * (turn & 1), lane);
+        const int start_0 = shared_told(shared + 65708 + 28 * (turn & 1), lane);
+        const int windows_0 = shared_told(shared + 65712 + 28 * (turn & 1), lane);
+        const int start_1 = shared_told(shared + 65716 + 28 * (turn & 1), lane);
+        const int windows_1 = shared_told(shared + 65720 + 28 * (turn & 1), lane);
+        if (lane == 0) arrive(shared + 65680 + 8 * (turn & 1));
         if (origin < 0) break;
         if (lane == 0) for (int w = 0; w < 1; w++) {
-          wait(shared + 213008 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1) ^ 1);
+          wait(shared + 65552 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1) ^ 1);
           {
-            expect(shared + 212992 + 8 * ((turn & 1) * 1 + w), 512);
-            copy_in(shared + 0 + ((turn & 1) * 1 + w) * 8192 + 0, &q_map, shared + 212992 + 8 * ((turn & 1) * 1 + w), 0, origin + w * 64, (int)(b), (int)(i));
+            expect(shared + 65536 + 8 * ((turn & 1) * 1 + w), 512);
+            copy_in(shared + 0 + ((turn & 1) * 1 + w) * 8192 + 0, &q_map, shared + 65536 + 8 * ((turn & 1) * 1 + w), 0, origin + w * 64, (int)(b), (int)(i));
           }
         }
       }
     }
   }
   else {
+    more_registers<216>();
     const int w = group - 1;
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) & 3;
     const u64 q_rows = rows_descriptor(shared + 0 + w * 8192);
     const u64 k_rows = rows_descriptor(shared + 16384);
-    Cursor<6> k_ahead(0);
-    const u64 v_columns = columns_descriptor(shared + 114688, 16384);
-    Cursor<6> v_late(0);
-    float t_5[64];
-    u32 t_35_packed[32];
+    Cursor<3> k_ahead(0);
+    const u64 v_columns = columns_descriptor(shared + 40960, 8192);
+    Cursor<3> v_late(0);
+    float t_5[32];
+    u32 t_35_packed[16];
     float O_1[32];
     int turn = 0;
-    wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
-    int origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
-    int b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
-    int i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
-    int start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
-    int windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
-    int start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
-    int windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
-    if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
-    wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
-    wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+    wait(shared + 65664 + 8 * (turn & 1), (turn >> 1) & 1);
+    int origin = shared_told(shared + 65696 + 28 * (turn & 1), lane);
+    int b = shared_told(shared + 65700 + 28 * (turn & 1), lane);
+    int i = shared_told(shared + 65704 + 28 * (turn & 1), lane);
+    int start_0 = shared_told(shared + 65708 + 28 * (turn & 1), lane);
+    int windows_0 = shared_told(shared + 65712 + 28 * (turn & 1), lane);
+    int start_1 = shared_told(shared + 65716 + 28 * (turn & 1), lane);
+    int windows_1 = shared_told(shared + 65720 + 28 * (turn & 1), lane);
+    if (lane == 0) arrive(shared + 65680 + 8 * (turn & 1));
+    wait(shared + 65536 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
+    wait(shared + 65568 + 8 * k_ahead.stage, k_ahead.parity);
     group_fence();
     pin(t_5);
-    rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
+    rows_by_rows_f16<4, 8192, 8192, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 512));   // t_51 = contract(q, k, over=d)
     group_commit();
     while (origin >= 0) {
       int row_i[2]; ROWS row_i[r] = origin + w * 64 + warp * 16 + (lane >> 2) + 8 * r;   // h
@@ -295,11 +297,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       int begin_0 = 0, begin_1 = 0;
       group_wait<0>();
       pin(t_5);
-      if (lane == 0) arrive(shared + 213072 + 8 * k_ahead.stage);
+      if (lane == 0) arrive(shared + 65592 + 8 * k_ahead.stage);
       k_ahead.step();
       if (windows_0 > 0) {
         begin_0 = 1;
-        const int window = start_0 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int window = start_0 + 0 * 64, stream_lane = window + 2 * (lane & 3);   // j
         {
           float guess[4];
           const int c = 0;
@@ -314,7 +316,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         float r_3[2]; ROWS r_3[r] = max_nan(t_58[r], -3.4028235e+38f);  // max(t_58, -3.4028234663852886e+38)   examples/paged.tile:5
         float t_13_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_12)   examples/paged.tile:5
 #pragma unroll
-        for (int c = 0; c < 16; c++) {
+        for (int c = 0; c < 8; c++) {
           float t_12_four[4];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
@@ -337,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         } else {
           float t_53_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_52)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
               t_53_part[x] = fmaxf(t_53_part[x], t_5[4 * c + x]);
@@ -352,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           float t_60[2]; ROWS t_60[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
           float t_57_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_56)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             float t_56_four[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
@@ -375,7 +377,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       }
       else {
         begin_1 = 1;
-        const int window = start_1 + 0 * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int window = start_1 + 0 * 64, stream_lane = window + 2 * (lane & 3);   // j
         const int rest = ((i64)P * MP) - stream_lane;
         u32 counting_[2];
         ROWS counting_[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
@@ -392,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
         float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
 #pragma unroll
-        for (int c = 0; c < 16; c++) {
+        for (int c = 0; c < 8; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
             const float t_15_x_ = ((counting_[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
@@ -401,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         }
         float t_32_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_31)   examples/paged.tile:5
 #pragma unroll
-        for (int c = 0; c < 16; c++) {
+        for (int c = 0; c < 8; c++) {
           float t_31_four[4];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
@@ -423,7 +425,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         } else {
           float t_4_part[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
               t_4_part[x] = fmaxf(t_4_part[x], t_5[4 * c + x]);
@@ -438,7 +440,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   examples/paged.tile:5
           float t_19_part[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             float t_17_four[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
@@ -460,33 +462,33 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       }
 #pragma unroll 1
       for (int n = begin_0; n < windows_0; n++) {
-        const int window = start_0 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
-        wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+        const int window = start_0 + n * 64, stream_lane = window + 2 * (lane & 3);   // j
+        wait(shared + 65568 + 8 * k_ahead.stage, k_ahead.parity);
         group_fence();
         pin(t_5);
-        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
+        rows_by_rows_f16<4, 8192, 8192, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 512));   // t_51 = contract(q, k, over=d)
         group_commit();
-        wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
+        wait(shared + 65616 + 8 * v_late.stage, v_late.parity);
         group_fence();
         pin(O_1);
         pin(t_35_packed);
-        weights_by_columns_f16<8>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 1024), adding);   // O_1 += contract(t_28, v, over=j)
+        weights_by_columns_f16<4>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 512), adding);   // O_1 += contract(t_28, v, over=j)
         group_commit();
         adding = 1;
         group_wait<1>();
         pin(t_5);
-        if (lane == 0) arrive(shared + 213072 + 8 * k_ahead.stage);
+        if (lane == 0) arrive(shared + 65592 + 8 * k_ahead.stage);
         k_ahead.step();
         float t_58[2]; ROWS t_58[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_3, 3.4028234663852886e+38)   examples/paged.tile:5
         float r_3[2]; ROWS r_3[r] = max_nan(t_58[r], -3.4028235e+38f);  // max(t_58, -3.4028234663852886e+38)   examples/paged.tile:5
         group_wait<0>();
         pin(O_1);
         pin(t_35_packed);
-        if (lane == 0) arrive(shared + 213168 + 8 * v_late.stage);
+        if (lane == 0) arrive(shared + 65640 + 8 * v_late.stage);
         v_late.step();
         float t_13_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_12)   examples/paged.tile:5
 #pragma unroll
-        for (int c = 0; c < 16; c++) {
+        for (int c = 0; c < 8; c++) {
           float t_12_four_[4];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
@@ -509,7 +511,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         } else {
           float t_53_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_52)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
               t_53_part_[x] = fmaxf(t_53_part_[x], t_5[4 * c + x]);
@@ -524,7 +526,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           float t_60[2]; ROWS t_60[r] = (l[r] * alpha_1[r]);  // mul(l_3, alpha_1)   examples/paged.tile:5
           float t_57_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_56)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             float t_56_four_[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
@@ -548,30 +550,30 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
       }
 #pragma unroll 1
       for (int n = begin_1; n < windows_1; n++) {
-        const int window = start_1 + n * 128, stream_lane = window + 2 * (lane & 3);   // j
+        const int window = start_1 + n * 64, stream_lane = window + 2 * (lane & 3);   // j
         const int rest = ((i64)P * MP) - stream_lane;
-        wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+        wait(shared + 65568 + 8 * k_ahead.stage, k_ahead.parity);
         group_fence();
         pin(t_5);
-        rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
+        rows_by_rows_f16<4, 8192, 8192, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 512));   // t_51 = contract(q, k, over=d)
         group_commit();
-        wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
+        wait(shared + 65616 + 8 * v_late.stage, v_late.parity);
         group_fence();
         pin(O_1);
         pin(t_35_packed);
-        weights_by_columns_f16<8>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 1024), adding);   // O_1 += contract(t_28, v, over=j)
+        weights_by_columns_f16<4>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 512), adding);   // O_1 += contract(t_28, v, over=j)
         group_commit();
         adding = 1;
         group_wait<1>();
         pin(t_5);
-        if (lane == 0) arrive(shared + 213072 + 8 * k_ahead.stage);
+        if (lane == 0) arrive(shared + 65592 + 8 * k_ahead.stage);
         k_ahead.step();
         float t_20[2]; ROWS t_20[r] = min_nan(m[r], 3.4028235e+38f);  // min(m_0, 3.4028234663852886e+38)   examples/paged.tile:5
         float r_1[2]; ROWS r_1[r] = max_nan(t_20[r], -3.4028235e+38f);  // max(t_20, -3.4028234663852886e+38)   examples/paged.tile:5
         u32 counting__[2];
         ROWS counting__[r] = columns_to(least<int>(least<int>(len_1 - stream_lane - 1, narrow(t_9) - stream_lane), rest - 1));
 #pragma unroll
-        for (int c = 0; c < 16; c++) {
+        for (int c = 0; c < 8; c++) {
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
             const float t_15_x__ = ((counting__[r] & (1u << (2 * c + (x & 1) & 31))) ? t_5[4 * c + x] : NEG_INF);  // select(t_11, t_14, -inf)   examples/paged.tile:4
@@ -581,11 +583,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         group_wait<0>();
         pin(O_1);
         pin(t_35_packed);
-        if (lane == 0) arrive(shared + 213168 + 8 * v_late.stage);
+        if (lane == 0) arrive(shared + 65640 + 8 * v_late.stage);
         v_late.step();
         float t_32_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_31)   examples/paged.tile:5
 #pragma unroll
-        for (int c = 0; c < 16; c++) {
+        for (int c = 0; c < 8; c++) {
           float t_31_four_[4];
           EACH {
             const int r = x >> 1, column = 8 * c + (x & 1);
@@ -607,7 +609,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         } else {
           float t_4_part_[4] = {NEG_INF, NEG_INF, NEG_INF, NEG_INF};  // maxnum(t_15)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
               t_4_part_[x] = fmaxf(t_4_part_[x], t_5[4 * c + x]);
@@ -622,7 +624,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
           float t_22[2]; ROWS t_22[r] = (l[r] * alpha[r]);  // mul(l_0, alpha)   examples/paged.tile:5
           float t_19_part_[4] = {0.f, 0.f, 0.f, 0.f};  // sum(t_17)   examples/paged.tile:5
 #pragma unroll
-          for (int c = 0; c < 16; c++) {
+          for (int c = 0; c < 8; c++) {
             float t_17_four_[4];
             EACH {
               const int r = x >> 1, column = 8 * c + (x & 1);
@@ -643,29 +645,29 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         ROWS m[r] = m_6[r];
         ROWS l[r] = l_8[r];
       }
-      if (lane == 0) arrive(shared + 213008 + 8 * ((turn & 1) * 1 + w));
+      if (lane == 0) arrive(shared + 65552 + 8 * ((turn & 1) * 1 + w));
       turn++;
-      wait(shared + 213216 + 8 * (turn & 1), (turn >> 1) & 1);
-      const int next_origin = shared_told(shared + 213248 + 28 * (turn & 1), lane);
-      wait(shared + 213120 + 8 * v_late.stage, v_late.parity);
+      wait(shared + 65664 + 8 * (turn & 1), (turn >> 1) & 1);
+      const int next_origin = shared_told(shared + 65696 + 28 * (turn & 1), lane);
+      wait(shared + 65616 + 8 * v_late.stage, v_late.parity);
       if (next_origin >= 0) {
-        wait(shared + 212992 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
-        wait(shared + 213024 + 8 * k_ahead.stage, k_ahead.parity);
+        wait(shared + 65536 + 8 * ((turn & 1) * 1 + w), ((turn >> 1) & 1));
+        wait(shared + 65568 + 8 * k_ahead.stage, k_ahead.parity);
       }
       group_fence();
       pin(O_1);
       pin(t_35_packed);
-      weights_by_columns_f16<8>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 1024), adding);   // O_1 += contract(t_28, v, over=j)
+      weights_by_columns_f16<4>(O_1, t_35_packed, v_columns + (u64)(v_late.stage * 512), adding);   // O_1 += contract(t_28, v, over=j)
       group_commit();
       adding = 1;
       group_fence();
       pin(t_5);
-      rows_by_rows_f16<4, 8192, 16384, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 1024));   // t_51 = contract(q, k, over=d)
+      rows_by_rows_f16<4, 8192, 8192, false>(t_5, q_rows + (u64)((turn & 1) * 512), k_rows + (u64)(k_ahead.stage * 512));   // t_51 = contract(q, k, over=d)
       group_commit();
       group_wait<1>();
       pin(O_1);
       pin(t_35_packed);
-      if (lane == 0) arrive(shared + 213168 + 8 * v_late.stage);
+      if (lane == 0) arrive(shared + 65640 + 8 * v_late.stage);
       v_late.step();
       float l_total[2]; ROWS l_total[r] = quad_sum(l[r]);
       {
@@ -715,13 +717,13 @@ extern "C" __global__ void __launch_bounds__(256, 1) paged_0(
         if (probe_ & 0x7fff7fff) *redo = 1;   // NaN or infinity: perhaps times a weight that is absent
       }
       origin = next_origin;
-      b = shared_told(shared + 213252 + 28 * (turn & 1), lane);
-      i = shared_told(shared + 213256 + 28 * (turn & 1), lane);
-      start_0 = shared_told(shared + 213260 + 28 * (turn & 1), lane);
-      windows_0 = shared_told(shared + 213264 + 28 * (turn & 1), lane);
-      start_1 = shared_told(shared + 213268 + 28 * (turn & 1), lane);
-      windows_1 = shared_told(shared + 213272 + 28 * (turn & 1), lane);
-      if (lane == 0) arrive(shared + 213232 + 8 * (turn & 1));
+      b = shared_told(shared + 65700 + 28 * (turn & 1), lane);
+      i = shared_told(shared + 65704 + 28 * (turn & 1), lane);
+      start_0 = shared_told(shared + 65708 + 28 * (turn & 1), lane);
+      windows_0 = shared_told(shared + 65712 + 28 * (turn & 1), lane);
+      start_1 = shared_told(shared + 65716 + 28 * (turn & 1), lane);
+      windows_1 = shared_told(shared + 65720 + 28 * (turn & 1), lane);
+      if (lane == 0) arrive(shared + 65680 + 8 * (turn & 1));
     }
     group_wait<0>();
     pin(t_5);

@@ -35,6 +35,7 @@ typedef uint16_t u16;
 #define TANH_5 0.11544492f
 #define MOST_WIDE 0x7fffffffffffffffLL
 #define BEYOND (1 << 30)
+#define FAR (1 << 29)
 #ifndef HELD_ROWS
 #define HELD_ROWS 2
 #endif

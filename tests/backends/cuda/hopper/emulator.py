@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -45,6 +45,11 @@ SHARED = (
     "within",
     "sum_stopped",
     "difference_stopped",
+    "period_number",
+    "period_size",
+    "period_end",
+    "period_from",
+    "period_to",
     "columns_of_period",
     "columns_to",
     "bits_together",
@@ -100,11 +105,6 @@ class TensorMap(ctypes.Structure):
     """The argument: a pointer to the description."""
 
     _fields_ = [("description", ctypes.POINTER(Description)), ("rest", ctypes.c_char * 120)]
-
-
-def available() -> bool:
-    """Whether there is a C++ compiler."""
-    return shutil.which("g++") is not None
 
 
 def picked(header: str) -> list[str]:
@@ -175,8 +175,7 @@ def build(text: str, headers: Path = HERE, folder: Path | None = None) -> ctypes
     ).hexdigest()[:24]
     library = folder / f"{key}.so"
     if not library.exists():
-        file = folder / f"{key}.cpp"
-        file.write_text(text)
+        made = folder / f"{key}.{os.getpid()}"  # another process may build the same text
         flags = [
             "-O1",
             "-std=c++17",
@@ -188,13 +187,15 @@ def build(text: str, headers: Path = HERE, folder: Path | None = None) -> ctypes
             str(headers),
         ]
         done = subprocess.run(
-            ["g++", *flags, str(file), "-o", str(library)],
+            ["g++", *flags, "-x", "c++", "-", "-o", str(made)],
+            input=text,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
             raise RuntimeError(done.stderr[:4000])
+        made.replace(library)
     return ctypes.CDLL(str(library))
 
 

@@ -232,3 +232,15 @@ def test_a_schedule_that_spills_says_so_first(monkeypatch: pytest.MonkeyPatch) -
     said = str(e.value)
     assert ": 8 bytes of registers go to memory with schedule warpgroups=3,columns=128" in said
     assert "grid" not in said
+
+
+def test_products_that_begin_with_too_few_registers_are_refused() -> None:
+    """Three blocks leave a thread 80; the compiler does not take the products of 128 columns of values then."""
+    kernel = tilec.load(
+        EXAMPLES / "naive.tile",
+        target="cuda:sm_90a",
+        schedule={"warpgroups": 1, "columns": 32, "blocks": 3},
+    )
+    sizes = {"B": 1, "H": 2, "M": 256, "N": 256, "D": 128, "E": 128}
+    with pytest.raises(ArgumentError, match="94 registers per thread, which begins with 80"):
+        kernel.gpu_code(dtype="f16", **sizes)
