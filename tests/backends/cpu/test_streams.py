@@ -262,20 +262,3 @@ def test_what_earlier_work_left_in_scratch_does_not_count_as_nan(
     v[0, 0, n - 1, 0] = np.nan
     check(kernel, q, k, v)
     assert len(list(tmp_path.rglob("*.o"))) == 2
-
-
-def test_a_number_that_another_grid_made_is_no_row():
-    """What is loaded without any index has none that could be in lanes."""
-    text = """
-kernel number(Q[H, M, D], K[H, N, D], V[H, N, E], a: f32[D], c: f32[D]) -> O[h, i, e]:
-    l = exp(sum[d](a[d] * c[d])) + 0.5
-    P1 = softmax[j](sum[d](Q[h, i, d] * K[h, j, d]) if j <= i + N - M else -inf)
-    P2 = softmax[j](sum[d](Q[h, i, d] * K[h, j, d]) / 2 if j <= i + N - M else -inf)
-    X = sum[j]((P1 - l * P2) * V[h, j, e])
-    O = X * rsqrt(mean[e](X * X) + 1)
-"""
-    kernel = tilec.compile(text, target="cpu")
-    random = np.random.default_rng(0)
-    shapes = (2, 1, 8), (2, 67, 8), (2, 67, 6), (8,), (8,)
-    arrays = [random.standard_normal(s).astype(np.float32) for s in shapes]
-    np.testing.assert_allclose(kernel(*arrays), kernel.reference(*arrays), 2e-5, 2e-5)
