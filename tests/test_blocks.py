@@ -120,10 +120,18 @@ def test_the_command_draws_data_of_the_users(tile, tmp_path):
     assert (facts["map"], facts["looked_at"], facts["masked"]) == (["#.", ".#"], 2, 0)
 
 
+def test_long_sizes_are_printed_whole(tile):
+    status, out, _ = tile("--size", "M=1,N=1048577")
+    assert status == 0
+    assert "N=1048577" in out.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         (["--at", "g=1"], "--at: f has no axis 'g'; there are"),
+        (["--at", "i=1"], "--at: the axis 'i' of f is drawn whole; those to choose on are b, h"),
+        (["--at", "d=1"], "--at: the axis 'd' of f does not choose among blocks; those to choose on are b, h"),
         (["--input", "bad.npz"], "--input: f has no tensor 'docs'; did you mean doc?"),
         (["--input", "doc.npz", "--size", "N=5"], "--input: doc[B, N] has shape (1, 128), and B=1, N=5"),
     ],

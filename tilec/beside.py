@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from tilec import accuracy, backend
+from tilec import accuracy, backend, scalar
 from tilec.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """The kernel and its sizes."""
-        return f"{self.kernel}({', '.join(f'{n}={x}' for n, x in self.sizes.items())})"
+        """The kernel, its sizes and its scalars."""
+        return f"{self.kernel}({scalar.assigned({**self.sizes, **self.scalars})})"
 
     @property
     def by(self) -> str:

@@ -274,6 +274,13 @@ def show(e: Scalar, level: int = 0) -> str:
 _SIGNS = {"neg": "-", "invert": "~"}
 
 
+def assigned(values: Mapping[str, Number]) -> str:
+    """`N=1048576, scale=0.0883883`: integers whole, however long, and floats short."""
+    return ", ".join(
+        f"{name}={f'{x:g}' if isinstance(x, float) else show(x)}" for name, x in values.items()
+    )
+
+
 def is_natural(e: Scalar) -> bool:
     """Whether an expression is an integer literal >= 0."""
     return isinstance(e, int) and not isinstance(e, bool) and e >= 0

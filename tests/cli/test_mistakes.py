@@ -32,6 +32,7 @@ import pytest
         ["ir", "causal.tile", "--html", "x.html", "--after", "fuse"],
         ["ir", "causal.tile", "--dot", "--locations"],
         ["ir", "causal.tile", "--after", "pipeline", "--passes", "expand"],
+        ["ir", "causal.tile", "--after", "pipeline", "--target", "cpu"],
         ["emit", "causal.tile", "--to", "cuda", "--target", "cpu"],
         ["emit", "causal.tile", "--to", "llvm", "--target", "cuda:sm_80"],
         ["cache", "--json", "verify"],

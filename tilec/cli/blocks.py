@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tilec import binding
+from tilec import binding, scalar
 from tilec.blocks import SIGNS, Blocks, maps
 from tilec.cli import options
 from tilec.cli.arguments import from_file
@@ -56,11 +56,13 @@ def blocks(
         binding.check_expressions(kernel.signature.tensors[name], a.shape, sizes)
     *_, (_, ir) = kernel.stages(dtype=element, sizes=sizes)
     arrays = {**kernel.deciding([ir], element, sizes, seed), **given}
-    found = maps(ir, sizes, scalars, arrays, _positions(ir, at))
+    positions = _positions(ir, at)
+    found = maps(ir, sizes, scalars, arrays, positions)
+    _check_places(kernel.name, found, positions)
     if json:
         options.print_json([_facts(b) for b in found])
         return
-    print(f"{kernel.name}({', '.join(f'{n}={x:g}' for n, x in {**sizes, **scalars}.items())})")
+    print(f"{kernel.name}({scalar.assigned({**sizes, **scalars})})")
     for b in found:
         print("\n".join(_lines(b)))
     if not found:
@@ -95,6 +97,21 @@ def _positions(ir: IR, at: options.Strings) -> dict[str, int]:
             near = options.nearest(axis, list(ir.extents))
             raise ArgumentError(f"--at: {ir.name} has no axis {axis!r}{near}")
     return positions
+
+
+def _check_places(name: str, found: list[Blocks], positions: Mapping[str, int]) -> None:
+    """Raises ArgumentError for a position on an axis that no map has a place on: it would change nothing."""
+    if not found:
+        return
+    places = list(dict.fromkeys(a for b in found for a in b.at))
+    for axis in positions:
+        if axis in places:
+            continue
+        drawn = any(axis in (b.rows[0], b.columns[0]) for b in found)
+        why = "is drawn whole" if drawn else "does not choose among blocks"
+        raise ArgumentError(
+            f"--at: the axis {axis!r} of {name} {why}; those to choose on are {', '.join(places) or 'none'}"
+        )
 
 
 def _lines(b: Blocks) -> Iterator[str]:

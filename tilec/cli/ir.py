@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from tilec import scalar
 from tilec.cli import files, options
 from tilec.errors import ArgumentError, SourceError, UnsupportedError
 
@@ -73,6 +74,7 @@ def ir(
     files.check(html)
     kernel = options.load(file, target, tile, schedule)
     if after == "pipeline" and not chosen:
+        _check_planned(target)
         _print_plans(kernel, dtype, size)
         return
     asked = _asked(kernel, passes, dtype, size, set_, seed)
@@ -112,6 +114,16 @@ def _check(
         raise typer.BadParameter(f"{forms[0]} shows none", param_hint="--locations")
     if after == "pipeline" and passes is not None and not forms:
         raise typer.BadParameter(one, param_hint="--passes and --after pipeline")
+
+
+def _check_planned(target: str | None) -> None:
+    """Raises a usage error for a target that has no warpgroups. Without one, a plan is that for Hopper."""
+    from tilec.backend import on_gpu
+
+    if target is not None and not on_gpu(target):
+        raise typer.BadParameter(
+            "--after pipeline is for a GPU: give cuda:sm_90a", param_hint="--target"
+        )
 
 
 @dataclass(frozen=True)
@@ -245,9 +257,8 @@ def _write_page(asked: _Asked, stages: list[tuple[str, IR]], file: str) -> None:
     roof = ceilings.measured(kernel.target or "cpu")
     online = dict(stages).get("online")
     kept = None if online is None else least.work(online, *known)
-    title = ", ".join(f"{n}={x:g}" for n, x in {**sizes, **scalars}.items())
     page = Page(
-        f"{kernel.name}({title})",
+        f"{kernel.name}({scalar.assigned({**sizes, **scalars})})",
         kernel.text,
         stages,
         [roofline.stage(name, k, budget(k, *known), roof, kept) for name, k in stages],

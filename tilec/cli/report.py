@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from tilec import scalar
 from tilec.cli import options
 from tilec.errors import UnsupportedError
 
@@ -72,7 +73,7 @@ class Report:
     def title(self) -> str:
         """The kernel and its sizes."""
         name, known = next(iter(self.steps.values())).name, {**self.sizes, **self.scalars}
-        return f"{name}({', '.join(f'{n}={x:g}' for n, x in known.items())})"
+        return f"{name}({scalar.assigned(known)})"
 
     def stage(self, name: str, ir: IR) -> Stage:
         """The figures after a pass."""

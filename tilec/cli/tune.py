@@ -18,6 +18,7 @@ from tilec.cli.arguments import Asked
 from tilec.dtypes import DType
 from tilec.errors import ResourceError
 from tilec.scalar import Number, evaluate
+from tilec.wording import count
 
 if TYPE_CHECKING:
     from tilec.kernel import Kernel
@@ -261,7 +262,7 @@ def _export(file: str) -> None:
     with store.open_store() as s:
         winners = s.winners()
     files.write(file, store.exported(winners))
-    options.say(f"wrote {len(winners)} schedules to {file}")
+    options.say(f"wrote {count(len(winners), 'schedule')} to {file}")
 
 
 def _import(file: str) -> None:
@@ -272,4 +273,4 @@ def _import(file: str) -> None:
     with store.open_store() as s:
         for w in winners:
             s.keep(w)
-    options.say(f"stored {len(winners)} schedules of {file}")
+    options.say(f"stored {count(len(winners), 'schedule')} of {file}")
