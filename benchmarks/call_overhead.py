@@ -22,11 +22,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
+import numpy as np
+import torch
+import torch.nn.functional as F
 
-import tilec  # noqa: E402
+import tilec
 
 CAUSAL = (ROOT / "examples" / "causal.tile").read_text()
 ROUNDS, CALLS = 60, 50

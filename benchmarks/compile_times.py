@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import record  # noqa: E402
+from benchmarks.gpu import record
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.cpu.cases import TABLES, Case, Choice, cases  # noqa: E402
-from benchmarks.gpu import record  # noqa: E402
+from benchmarks.cpu.cases import TABLES, Case, Choice, cases
+from benchmarks.gpu import record
 
 BUDGET, QUICK = 3.0, 0.6
 """Seconds for the rounds of a case."""

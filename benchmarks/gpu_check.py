@@ -25,7 +25,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu.plain import CAUSAL, FULL  # noqa: E402
+from benchmarks.gpu.plain import CAUSAL, FULL
 
 
 def folder(given: str | None) -> Path | None:

@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tilec.backends.cuda.hopper import sections  # noqa: E402
+from tilec.backends.cuda.hopper import sections
 
 LONG = {"B": 1, "H": 16, "N": 16384}
 CASES: tuple[tuple[str, dict[str, int], dict[str, object]], ...] = (

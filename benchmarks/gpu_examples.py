@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import record, timing  # noqa: E402
+from benchmarks.gpu import record, timing
 
 BYTES, FLOPS = 4.2e9, 780e9
 """Per millisecond."""

@@ -28,8 +28,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import programs, record, sanitizer  # noqa: E402
-from benchmarks.gpu.sanitizer import Finding  # noqa: E402
+from benchmarks.gpu import programs, record, sanitizer
+from benchmarks.gpu.sanitizer import Finding
 
 PLAIN = "plain"
 SAID = "SAID "

@@ -24,10 +24,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import build, measure, problem, timeline, timing  # noqa: E402
-from benchmarks.gpu.cells import Cell, cells  # noqa: E402
-from benchmarks.gpu.problem import Problem  # noqa: E402
-from tilec.errors import TilecError  # noqa: E402
+from benchmarks.gpu import build, measure, problem, timeline, timing
+from benchmarks.gpu.cells import Cell, cells
+from benchmarks.gpu.problem import Problem
+from tilec.errors import TilecError
 
 CALLS = 10
 

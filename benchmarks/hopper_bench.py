@@ -24,8 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import build, measure, record, tables, watchdog  # noqa: E402
-from benchmarks.gpu.cells import TABLES, Cell, cells  # noqa: E402
+from benchmarks.gpu import build, measure, record, tables, watchdog
+from benchmarks.gpu.cells import TABLES, Cell, cells
 
 LOST = 3
 """The exit status of a child whose device answers no more."""

@@ -22,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu import build, measure, peers, problem, record, timing  # noqa: E402
-from benchmarks.gpu.cells import SDPA, Cell, cells  # noqa: E402
+from benchmarks.gpu import build, measure, peers, problem, record, timing
+from benchmarks.gpu.cells import SDPA, Cell, cells
 
 STAMPS = 4
 """Words of a block: its multiprocessor, its beginning, its first tile, its end, in ns."""

@@ -21,6 +21,8 @@ def real(b: Rewrite, x: Operand) -> Operand:
 
 def _arm(b: Rewrite, x: Operand) -> Operand:
     x = real(b, x)
+    if x is ABSENT:
+        return x
     if isinstance(x, int):
         return float(x)
     return b.cast(x, b.kernel.compute) if kind(b.type_of(x).dtype) != "float" else x

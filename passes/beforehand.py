@@ -7,8 +7,10 @@ grid(axes=[…]) { for(…) { k = load(K_all, …) … } }
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from tilec.dataflow import live, names_in
 from tilec.folding import FoldingBuilder
@@ -16,6 +18,7 @@ from tilec.ir import (
     Axis,
     Buffer,
     Edge,
+    For,
     Grid,
     Kernel,
     Map,
@@ -95,3 +98,38 @@ class Table:
         axes = tuple(self.grid)
         stores = (Store((), v.name, axes, x) for x, v in self.buffers.items())
         yield Grid((), axes=tuple(self.grid.items()), body=live((*self.emit.ops, *stores)))
+
+
+AnyTable = TypeVar("AnyTable", bound=Table)
+
+
+class Served(ABC, Generic[AnyTable]):
+    """A grid with tiles along one axis, `row`, whose loops look into tables."""
+
+    def __init__(self, by: Growing, grid: Grid, row: str) -> None:
+        self.by, self.grid, self.row = by, grid, row
+        self.tables: dict[object, AnyTable] = {}
+
+    @abstractmethod
+    def loop(self, op: For) -> For:
+        """A loop that looks into tables, which are made with it."""
+
+    def ops(self) -> Iterator[Op]:
+        """The tables and the grid, or the grid as it was where there are none."""
+        body = tuple(self.loop(op) if isinstance(op, For) else op for op in self.grid.body)
+        for table in self.tables.values():
+            yield from table.made()
+        yield replace(self.grid, body=live(body)) if self.tables else self.grid
+
+
+def served(kernel: Kernel, of: Callable[[Growing, Grid, str], Served[AnyTable]]) -> Kernel:
+    """The kernel with tables before its grids."""
+    by = Growing(kernel)
+    body: list[Op] = []
+    for op in kernel.body:
+        tiled = [a for a, n in op.axes if n > 1] if isinstance(op, Grid) else []
+        if isinstance(op, Grid) and len(tiled) == 1:
+            body += of(by, op, *tiled).ops()
+        else:
+            body.append(op)
+    return replace(by.kernel, body=tuple(body))

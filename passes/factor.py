@@ -259,6 +259,8 @@ def _hidden(v: Operand, c: Context) -> Iterator[tuple[str, Operand]]:
         case Map(fn="mul", args=(a, b)):
             yield from _hidden(a, c)
             yield from _hidden(b, c)
+        case Cast(x=x):
+            yield from _hidden(x, c)
         case _:
             pass
 

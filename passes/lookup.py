@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tilec.dataflow import definitions, live, names_in
+from tilec.dataflow import definitions, names_in
 from tilec.dtypes import kind
 from tilec.folding import FoldingBuilder
 from tilec.ir import (
@@ -40,7 +40,7 @@ from tilec.ir import (
     rebuild,
     walk,
 )
-from tilec.passes.beforehand import Growing, Table
+from tilec.passes.beforehand import Growing, Served, Table, served
 
 SIDE_BY_SIDE = 256
 """The differences that are looked up side by side."""
@@ -53,44 +53,16 @@ COMPARE = frozenset(["lt", "le", "gt", "ge", "eq", "ne"])
 
 def lookup(kernel: Kernel) -> Kernel:
     """The kernel whose tables are looked up once."""
-    by = _Lookups(kernel)
-    body = tuple(x for op in kernel.body for x in by.op(op))
-    return replace(by.kernel, body=body)
+    return served(kernel, _LookedUp)
 
 
-class _Lookups(Growing):
-    """The look-ups of a kernel."""
+class _LookedUp(Served[Table]):
+    """The look-ups of one grid."""
 
-    def op(self, op: Op) -> Iterator[Op]:
-        """What takes an op's place."""
-        tiled = [a for a, n in op.axes if n > 1] if isinstance(op, Grid) else []
-        if not isinstance(op, Grid) or len(tiled) != 1:
-            yield op
-            return
-        grid = _Grid(self, op, tiled[0])
-        new = grid.run()
-        for table in grid.tables.values():
-            yield from table.made()
-        yield new
-
-    def differences(self, row: str, stream: str) -> str:
-        """An axis of the differences of two positions."""
-        extents = self.kernel.extents
-        return self.axis(f"{stream}_{row}", ("add", extents[row], extents[stream]))
-
-
-class _Grid:
-    """The look-ups of one grid, whose rows lie along an axis."""
-
-    def __init__(self, by: _Lookups, grid: Grid, row: str) -> None:
-        self.by, self.grid, self.row = by, grid, row
+    def __init__(self, by: Growing, grid: Grid, row: str) -> None:
+        super().__init__(by, grid, row)
         self.known = definitions(walk(grid.body))
         self.single = {a for a, n in grid.axes if n == 1}
-        self.tables: dict[tuple[str, str, tuple[str, ...]], Table] = {}
-
-    def run(self) -> Grid:
-        body = tuple(self.loop(op) if isinstance(op, For) else op for op in self.grid.body)
-        return replace(self.grid, body=live(body)) if self.tables else self.grid
 
     def loop(self, op: For) -> For:
         """A loop whose windows look up what is there."""
@@ -188,7 +160,9 @@ class _Grid:
     def by_difference(self, stream: str, outer: tuple[str, ...]) -> Table:
         """The table with an element for each difference."""
         if ("by difference", stream, outer) not in self.tables:
-            axis = self.by.differences(self.row, stream)
+            extents = self.by.kernel.extents
+            count = ("add", extents[self.row], extents[stream])
+            axis = self.by.axis(f"{stream}_{self.row}", count)
             table = Table(self.by, {**dict.fromkeys(outer, 1), axis: SIDE_BY_SIDE})
             rows = table.emit.scalar(self.by.kernel.extents[self.row])
             table.given = {self.row: 0, stream: table.emit.fn("sub", axis, rows)}

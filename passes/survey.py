@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tilec.dataflow import backward, definitions, live
+from tilec.dataflow import backward, definitions
 from tilec.folding import FoldingBuilder
 from tilec.ir import (
     Body,
@@ -39,7 +39,7 @@ from tilec.ir import (
     operands,
     rebuild,
 )
-from tilec.passes.beforehand import Growing, Table
+from tilec.passes.beforehand import Growing, Served, Table, served
 
 WINDOWS = 256
 """The windows that are tested side by side."""
@@ -47,44 +47,15 @@ WINDOWS = 256
 
 def survey(kernel: Kernel) -> Kernel:
     """The kernel whose windows are tested once."""
-    surveyor = _Surveyor(kernel)
-    body = tuple(x for op in kernel.body for x in surveyor.op(op))
-    return replace(surveyor.kernel, body=body)
+    return served(kernel, _Surveyed)
 
 
-class _Surveyor(Growing):
-    """Surveys the grids of a kernel."""
+class _Surveyed(Served["_Tests"]):
+    """The tests of one grid's windows."""
 
-    def op(self, op: Op) -> Iterator[Op]:
-        """What takes an op's place."""
-        tiled = [(a, n) for a, n in op.axes if n > 1] if isinstance(op, Grid) else []
-        if not isinstance(op, Grid) or len(tiled) != 1:
-            yield op
-            return
-        grid = _Grid(self, op, *tiled[0])
-        new = grid.run()
-        for table in grid.tables.values():
-            yield from table.made()
-        yield new
-
-    def windows(self, of: str, tile: int) -> str:
-        """An axis of the windows of another one."""
-        count = ("floordiv", ("add", self.kernel.extents[of], tile - 1), tile)
-        return self.axis(f"{of}_w", count)
-
-
-class _Grid:
-    """Surveys the loops of one grid, whose rows lie along an axis."""
-
-    def __init__(self, surveyor: _Surveyor, grid: Grid, row: str, rows: int) -> None:
-        self.by, self.grid, self.row, self.rows = surveyor, grid, row, rows
+    def __init__(self, by: Growing, grid: Grid, row: str) -> None:
+        super().__init__(by, grid, row)
         self.known = definitions(grid.body)
-        self.tables: dict[tuple[str, int], _Tests] = {}
-
-    def run(self) -> Grid:
-        """The grid, as it was where no test is found."""
-        body = tuple(self.loop(op) if isinstance(op, For) else op for op in self.grid.body)
-        return replace(self.grid, body=live(body)) if self.tables else self.grid
 
     def loop(self, op: For) -> For:
         """A loop over windows that begins with tests."""
@@ -121,15 +92,20 @@ class _Grid:
         if (stream, tile) not in self.tables:
             used = {y for n in backward(tests, known) for y in operands(known[n])}
             outer = [a for a, n in self.grid.axes if n == 1 and a in used]
-            self.tables[stream, tile] = _Tests(self.by, outer, {self.row: self.rows, stream: tile})
+            sizes = {self.row: dict(self.grid.axes)[self.row], stream: tile}
+            self.tables[stream, tile] = _Tests(self.by, outer, sizes)
         return self.tables[stream, tile]
 
 
 class _Tests(Table):
     """What is found out of all windows: the truth values over some grid axes, tiles of rows, and windows."""
 
-    def __init__(self, by: _Surveyor, outer: list[str], sizes: Mapping[str, int]) -> None:
-        self.windows = {a: by.windows(a, n) for a, n in sizes.items()}
+    def __init__(self, by: Growing, outer: list[str], sizes: Mapping[str, int]) -> None:
+        extents = by.kernel.extents
+        self.windows = {
+            a: by.axis(f"{a}_w", ("floordiv", ("add", extents[a], n - 1), n))
+            for a, n in sizes.items()
+        }
         rows, columns = self.windows.values()
         super().__init__(by, {**dict.fromkeys(outer, 1), rows: 1, columns: WINDOWS})
         for a, n in sizes.items():

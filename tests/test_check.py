@@ -377,3 +377,10 @@ def test_programs_of_the_cases_folder():
             kernel = lower(program, name, {})
             verify(kernel)
             assert all(x != "" for op in kernel.body for x in operands(op))
+
+
+def test_a_power_of_a_tensor_without_a_type_is_what_the_tensor_is() -> None:
+    text = "kernel f(n[N], X[N]) -> O: i64[i], P[i]:\n    O = n[i] ** 2\n    P = X[n[i] ** 2] + X[i] ** 9\n"
+    assert lowered(text, n="i32").values["O_1"].type.dtype == "i64"
+    with pytest.raises(SourceError, match="its value is a float"):
+        lowered(text, n="f32")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -54,13 +55,11 @@ def _axes(title: str, across: str, up: str) -> tuple[Any, Any]:
     return figure, axes
 
 
-def save(figure: Any, file: str) -> None:
-    """Writes a figure; the format is that of the file's ending. Raises ArgumentError where it cannot be written."""
-    ending = _format(file)
-    try:
-        figure.savefig(file, format=ending)
-    except OSError as e:
-        raise ArgumentError(f"cannot write {file}: {e.strerror or e}") from e
+def drawn(figure: Any, file: str) -> bytes:
+    """What a file with a figure holds; the format is that of the file's ending. Raises ArgumentError for another one."""
+    held = io.BytesIO()
+    figure.savefig(held, format=_format(file))
+    return held.getvalue()
 
 
 def roofline(title: str, stages: Mapping[str, Stage], roof: Ceilings) -> Any:

@@ -11,7 +11,7 @@ in 16 bits; today all 16-bit elements are f32 in scratch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,42 +102,20 @@ class Product:
     ) -> list[Any]:
         """The loop over the last summed axis."""
         first = points[0].on(axis, 0)
-        kind, parts = self.lanes.kind, first.parts
-        size = BYTES[kind]
-        a = e.at(self.lanes.base, self.lanes.start(e, first), size)
+        pace = Pace(
+            self.lanes.kind,
+            first.parts,
+            self.lanes.strides[axis],
+            self.other.strides[axis],
+            self.side_by_side,
+        )
+        a = e.at(self.lanes.base, self.lanes.start(e, first), pace.size)
         rows = self.rows(e, [p.on(axis, 0) for p in points])
-        step_a, step_b = self.lanes.strides[axis], self.other.strides[axis]
-        far = self.side_by_side and step_b * size >= LINE
-
-        near = step_b == 1  # a processor's addresses scale k by the size of an element
-
-        def steps(unroll: int) -> Any:
-            def body(k: Any, held: list[Any]) -> list[Any]:
-                ak, kb = e.builder.hidden(held[0]), k if near else e.builder.hidden(held[1])
-                bases = {id(base): e.at(base, kb, size if near else 1) for base, _ in rows}
-                sums = held[2:]
-                for u in range(unroll):
-                    sums = step(ak, [(bases[id(b)], place) for b, place in rows], u, sums)
-                following = held[1] if near else e.add(kb, unroll * step_b * size)
-                return [e.at(ak, unroll * step_a, size), following, *sums]
-
-            return body
-
-        def step(ak: Any, rows: Sequence[tuple[Any, int]], u: int, held: list[Any]) -> list[Any]:
-            vectors = [e.read(kind, ak, u * step_a + v * e.lanes, e.lanes) for v in range(parts)]
-            if far:
-                base, last = rows[-1]
-                e.prefetch(e.at(base, (u + SOON) * step_b + last, size), near=True)
-            out: list[Any] = []
-            for r, (base, place) in enumerate(rows):
-                x = e.splat(e.read(kind, base, u * step_b + place))
-                out += [e.fma(x, y, held[r * parts + v]) for v, y in enumerate(vectors)]
-            return out
-
         for start, stop, unroll in _stretches(window.begin, window.count, unroll_for(e.machine)):
             # what moves along is carried: computed from k anew, it would be one more instruction
-            at = [e.at(a, e.mul(start, step_a), size), e.index(e.mul(start, step_b * size))]
-            flat = e.loop(start, stop, unroll, [*at, *flat], steps(unroll), name=axis)[2:]
+            begin = [e.at(a, e.mul(start, pace.lanes), pace.size), pace.bytes(e, start)]
+            body = pace.body(e, rows, unroll)
+            flat = e.loop(start, stop, unroll, [*begin, *flat], body, name=axis)[2:]
         return flat
 
     @property
@@ -160,6 +138,62 @@ class Product:
             return [(start(p), 0) for p in points]
         base = start(points[0])
         return [(base, r * other.strides[self.row]) for r in range(len(points))]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How the operands of a register tile are walked along its last summed axis.
+
+    `lanes`, `other`: elements from one step to the next, of each operand; `parts`: vectors of a row; `side_by_side`: as
+    `Product` says it.
+    """
+
+    kind: Kind
+    parts: int
+    lanes: int
+    other: int
+    side_by_side: bool
+
+    @property
+    def size(self) -> int:
+        return BYTES[self.kind]
+
+    def bytes(self, e: Emit, k: Any) -> Any:
+        """How far into a row the broadcast operand is after k steps."""
+        return e.index(e.mul(k, self.other * self.size))
+
+    def body(
+        self, e: Emit, rows: Sequence[tuple[Any, int]], unroll: int
+    ) -> Callable[[Any, list[Any]], list[Any]]:
+        """The body of a loop of some steps. It carries the place of the vectors, that in the rows, and the sums."""
+        near = self.other == 1  # a processor's addresses scale k by the size of an element
+
+        def steps(k: Any, held: list[Any]) -> list[Any]:
+            at, kb = e.builder.hidden(held[0]), k if near else e.builder.hidden(held[1])
+            bases = {id(base): e.at(base, kb, self.size if near else 1) for base, _ in rows}
+            here, sums = [(bases[id(b)], place) for b, place in rows], held[2:]
+            for u in range(unroll):
+                sums = self.step(e, at, here, u, sums)
+            following = held[1] if near else e.add(kb, unroll * self.other * self.size)
+            return [e.at(at, unroll * self.lanes, self.size), following, *sums]
+
+        return steps
+
+    def step(
+        self, e: Emit, at: Any, rows: Sequence[tuple[Any, int]], u: int, sums: list[Any]
+    ) -> list[Any]:
+        """The sums after step u from these places."""
+        vectors = [
+            e.read(self.kind, at, u * self.lanes + v * e.lanes, e.lanes) for v in range(self.parts)
+        ]
+        if self.side_by_side and self.other * self.size >= LINE:
+            base, last = rows[-1]
+            e.prefetch(e.at(base, (u + SOON) * self.other + last, self.size), near=True)
+        out: list[Any] = []
+        for r, (base, place) in enumerate(rows):
+            x = e.splat(e.read(self.kind, base, u * self.other + place))
+            out += [e.fma(x, y, sums[r * self.parts + v]) for v, y in enumerate(vectors)]
+        return out
 
 
 def _stretches(begin: Any, end: Any, unroll: int) -> Iterator[tuple[Any, Any, int]]:

@@ -17,6 +17,7 @@ from tilec.backends.cuda.block import WORDS, WORKSPACE, Address
 from tilec.backends.cuda.code import Called, Code, compiled
 from tilec.backends.cuda.fast import HOPPER, NAMES, emitter, launcher, names
 from tilec.backends.cuda.prepared import Part, Prepared, Step
+from tilec.backends.cuda.simt.arguments import Function
 from tilec.backends.cuda.start import Start, Whole, uncut
 from tilec.backends.cuda.target import arch_of, chosen, fast_fields
 from tilec.backends.cuda.untiled import Untiled
@@ -30,7 +31,9 @@ from tilec.scalar import Number
 
 MOST_BLOCKS = 1 << 30
 RESIDENT = 4
-"""Blocks per multiprocessor where each needs a workspace of its own."""
+"""Blocks per multiprocessor where each needs a workspace of its own, or takes one task after the other."""
+THREADS = 2048
+"""Threads per multiprocessor where blocks are small and take one task after the other."""
 IDLE = 2
 """Blocks per multiprocessor of a kernel that mostly looks at a flag: as many as are there at once, whatever they hold."""
 ALIGN = 256
@@ -152,8 +155,7 @@ class Executable:
         places |= {WORKSPACE: Address(len(arrays), size), WORDS: Address(len(arrays) + 1)}
         size += max((blocks[n] * f.workspace for n, f in code.functions.items()), default=0)
         layout = code.layout_of_redo if redo else code.layout
-        grids = range(code.numbers.grids)
-        steps = tuple(Step(loaded.kernels[n], n, blocks[n]) for n in grids if blocks[n])
+        steps = tuple(Step(loaded.kernels[n], n, blocks[n]) for n in sorted(blocks) if blocks[n])
         return Part(steps, layout.contents(numbers, known, places, views), size)
 
     def blocks(
@@ -168,11 +170,8 @@ class Executable:
         processors = launch.processors(device)
         out: dict[int, int] = {}
         for n, f in code.functions.items():
-            most = RESIDENT * processors if f.workspace else MOST_BLOCKS
-            if redo:
-                most = min(most, IDLE * processors)
-            tasks = numbers[code.numbers.index["tasks", str(n)]]
-            out[n] = min(int(tasks), most)
+            tasks = sum(int(numbers[code.numbers.index["tasks", str(k)]]) for k in f.grids)
+            out[n] = min(tasks, IDLE * processors if redo else most_blocks(f, processors))
         if code.fast:
             its = launcher(code.emitter)
             out |= {n: its.blocks(s, known, processors) for n, s in code.fast.items()}
@@ -218,34 +217,43 @@ class Executable:
             return "its tiles are given"
         fixed = start.before.sizes  # those that the tiles hold as numbers
         sizes = {n: int(known[n] if n in known else fixed[n]) for n in start.before.header.dims}
+        known = {**sizes, **known}
+        code_for = self.fast_code(start, name, arch, device, sizes, known)
+        case = settled(code_for, name, known, arrays)
+        if isinstance(case, str):
+            return case
+        its = launcher(name)
+        whys = (its.refusal(s, case.views, case.known) for s in case.code.fast.values())
+        return next((w for w in whys if w), case)
+
+    def fast_code(
+        self,
+        start: Start,
+        name: str,
+        arch: str,
+        device: int,
+        sizes: Mapping[str, int],
+        known: Mapping[str, Number],
+    ) -> Callable[[frozenset[str]], Called | str]:
+        """What finds the code of an emitter, or why there is none, given the tensors that are copied element by element."""
         shared, processors = launch.shared(device), launch.processors(device)
         begun = functools.partial(start.untiled, sizes=sizes, shared=shared)
-        known = {**sizes, **known}
         shape = tuple(n if d in start.static else size_class(n) for d, n in sizes.items())
         form = (name, arch, shared, processors, *shape)
         if form not in self.whole:
             self.whole[form] = start.whole(form, lambda: uncut(begun(), arch, name, processors))
         whole = self.whole[form]
         workers = whole and whole.workers(known)
-        scattered = frozenset[str]()
-        its = launcher(name)
-        while True:
+
+        def found(scattered: frozenset[str]) -> Called | str:
             key = (form, workers, scattered)
             if key not in self.quick:
                 cut = functools.partial(begun, workers=workers, scattered=scattered)
                 exact = (*form, workers, *sorted(scattered), self.emitter)
                 self.quick[key] = start.code(exact, functools.partial(self.made, cut, arch, name))
-            code = self.quick[key]
-            if isinstance(code, str):
-                return code
-            case = case_of(code, known, arrays)
-            found = (its.in_pieces(s, case.views, case.known) for s in code.fast.values())
-            more = scattered.union(*found)
-            if more == scattered:
-                break
-            scattered = more
-        whys = (its.refusal(s, case.views, case.known) for s in code.fast.values())
-        return next((w for w in whys if w), case)
+            return self.quick[key]
+
+        return found
 
     def made(self, begun: Callable[[], Untiled], arch: str, name: str) -> Code | str:
         """What a fast emitter makes; where the fields of the schedule are a hint and do not fit, without them."""
@@ -286,9 +294,38 @@ class Executable:
         return self.loaded[key]
 
 
+def most_blocks(f: Function, processors: int) -> int:
+    """The blocks of a launch, where there are tasks for as many."""
+    if f.workspace:
+        return RESIDENT * processors
+    if len(f.grids) > 1:
+        return max(RESIDENT, THREADS // f.threads) * processors
+    return MOST_BLOCKS
+
+
 def size_class(n: int) -> int:
     """Which of the numbers of `SHORT` a size is beyond."""
     return sum(n > x for x in SHORT)
+
+
+def settled(
+    code_for: Callable[[frozenset[str]], Called | str],
+    name: str,
+    known: Mapping[str, Number],
+    arrays: Mapping[str, Array],
+) -> Case | str:
+    """A call of code that copies element by element what these arrays do not hold in pieces, or why there is none."""
+    its, scattered = launcher(name), frozenset[str]()
+    while True:
+        code = code_for(scattered)
+        if isinstance(code, str):
+            return code
+        case = case_of(code, known, arrays)
+        found = (its.in_pieces(s, case.views, case.known) for s in code.fast.values())
+        more = scattered.union(*found)
+        if more == scattered:
+            return case
+        scattered = more
 
 
 def case_of(code: Called, known: Mapping[str, Number], arrays: Mapping[str, Array]) -> Case:

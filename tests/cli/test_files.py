@@ -11,6 +11,7 @@ import pytest
 
 from tilec.cli import files
 from tilec.errors import ArgumentError
+from tilec.tuning import store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,3 +75,10 @@ def test_processes_that_share_a_new_cache(tmp_path):
     ]
     for said, p in [(p.communicate(), p) for p in both]:
         assert (p.returncode, said[1]) == (0, b"")
+
+
+def test_a_store_that_a_full_disk_left_empty_holds_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEC_CACHE_DIR", str(tmp_path))
+    store.path().parent.mkdir(parents=True)
+    store.path().touch()
+    assert not store.exists()

@@ -71,8 +71,8 @@ def _plot(found: Comparison, file: str) -> None:
 
     timed = [r for r in found.runners if r.times]
     title = f"{found.title}\n{found.formula or 'no standard variant'}"
-    plots.save(plots.bars(title, [r.name for r in timed], [r.time(found.by) for r in timed]), file)
-    options.say(f"wrote {file}")
+    times = [r.time(found.by) for r in timed]
+    files.write_plot(file, plots.bars(title, [r.name for r in timed], times))
 
 
 def _facts(found: Comparison) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from tilec.cli.options import say
 from tilec.errors import ArgumentError
 
 
@@ -65,6 +66,15 @@ def _replaceable(path: str) -> bool:
     if os.path.exists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
         return False
     return os.access(os.path.dirname(path), os.W_OK)
+
+
+def write_plot(file: str, figure: Any) -> None:
+    """Writes a figure, and says so. Raises ArgumentError where it cannot be written."""
+    from tilec import plots
+
+    with writing(file) as f:
+        f.write(plots.drawn(figure, file))
+    say(f"wrote {file}")
 
 
 def write(file: str, text: str) -> None:

@@ -55,8 +55,7 @@ def traffic(
     if plot is not None:
         from tilec import plots
 
-        plots.save(plots.roofline(report.title, report.forms, report.roof), plot)
-        options.say(f"wrote {plot}")
+        files.write_plot(plot, plots.roofline(report.title, report.forms, report.roof))
     if json:
         options.print_json(report.facts())
     else:

@@ -215,17 +215,14 @@ def _plot(board: Leaderboard, file: str) -> None:
     from tilec import plots
 
     measured = board.measured
-    plots.save(
-        plots.search(
-            f"{board.kernel} for {board.key.sizes}\non {board.key.target}",
-            [e.predicted for e in measured],
-            [board.time(e) for e in measured],
-            [e.choice for e in measured].index(board.default.choice),
-            board.least,
-        ),
-        file,
+    figure = plots.search(
+        f"{board.kernel} for {board.key.sizes}\non {board.key.target}",
+        [e.predicted for e in measured],
+        [board.time(e) for e in measured],
+        [e.choice for e in measured].index(board.default.choice),
+        board.least,
     )
-    options.say(f"wrote {file}")
+    files.write_plot(file, figure)
 
 
 def _facts(board: Leaderboard) -> dict[str, Any]:

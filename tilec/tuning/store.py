@@ -184,8 +184,11 @@ class Store:
 
 
 def exists() -> bool:
-    """Whether anything was ever stored."""
-    return os.path.exists(_text(cache.root()))
+    """Whether anything was ever stored: a full disk leaves a file without a byte."""
+    try:
+        return os.stat(_text(cache.root())).st_size > 0
+    except OSError:
+        return False
 
 
 @functools.lru_cache(1)

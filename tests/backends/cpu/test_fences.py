@@ -42,8 +42,12 @@ sizes B=2, H=6, HK=2, N=67, D=33, E=7
 sample len[b] = N - 3 * b
 """
 
-PROGRAMS = {"both": ONE_AFTER_THE_OTHER, "appended": APPENDED, "few": FEW_HEADS}
-PROGRAMS |= {"decoding": DECODING}
+PROGRAMS = {
+    "both": ONE_AFTER_THE_OTHER,
+    "appended": APPENDED,
+    "few": FEW_HEADS,
+    "decoding": DECODING,
+}
 
 RUN = "import sys; from tests.backends.cpu.test_fences import run; run(sys.argv[1], sys.argv[2])"
 

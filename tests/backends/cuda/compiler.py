@@ -1,6 +1,9 @@
-"""Tests that compile for a GPU: NVRTC does so where there is none."""
+"""The compilers that some tests need: NVRTC, which works where there is no GPU, and that of C++, which builds kernels for
+the processor."""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 
@@ -18,3 +21,4 @@ def _found() -> bool:
 
 
 needs_nvrtc = pytest.mark.skipif(not _found(), reason="no NVRTC here")
+needs_cpp = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -16,13 +15,12 @@ import numpy as np
 
 from tilec.arrays import Array, numpy_dtype, view
 from tilec.backends.cuda import call
-from tilec.backends.cuda.block import WORKSPACE, Address, Block, Layout
+from tilec.backends.cuda.block import WORDS, WORKSPACE, Address, Block, Layout
 from tilec.backends.cuda.simt.lower import lower
 from tilec.backends.cuda.source import complete
 from tilec.ir import Kernel
 from tilec.scalar import Number, evaluate
 
-COMPILER = shutil.which("g++")
 LIMIT = 96 << 10
 
 _DRIVER = """
@@ -45,7 +43,7 @@ def build(text: str, names: list[str]) -> ctypes.CDLL:
         made = stem.with_suffix(f".{os.getpid()}")
         flags = ["-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-fwrapv", "-ffp-contract=off"]
         done = subprocess.run(
-            [str(COMPILER), *flags, str(stem.with_suffix(".cpp")), "-o", str(made)],
+            ["g++", *flags, str(stem.with_suffix(".cpp")), "-o", str(made)],
             capture_output=True,
             text=True,
             check=False,
@@ -94,13 +92,15 @@ def run_views(
     workspace = np.full(most * blocks + 1, 0xFF, np.uint8)
     listed = numbers.list(known, views)
     layout = Layout({0: [module.arguments.parameter(redo=False)]}, numbers.index)
-    places = {name: Address(k) for k, name in enumerate([*views, WORKSPACE])}
+    words = np.zeros(8, np.uint64)
+    places = {name: Address(k) for k, name in enumerate([*views, WORKSPACE, WORDS])}
     block = Block(layout.contents(listed, known, places, views))
-    block.fill((*(v.pointer for v in views.values()), workspace.ctypes.data))
+    block.fill((*(v.pointer for v in views.values()), workspace.ctypes.data, words.ctypes.data))
     packed = ctypes.c_void_p.from_address(block.tables[0])
-    for n, f in module.functions.items():
-        tasks = int(listed[numbers.index["tasks", str(n)]])
+    for f in module.functions.values():
+        tasks = sum(int(listed[numbers.index["tasks", str(k)]]) for k in f.grids)
         first, step = (f.threads - 1, -1) if backwards else (0, 1)
         if tasks:
             entry = getattr(library, f"run_{f.name}")
             entry(packed, ctypes.c_int64(min(tasks, blocks)), first, step)
+        assert not words.any()

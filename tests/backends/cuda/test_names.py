@@ -10,7 +10,7 @@ import pytest
 
 import tilec
 from tests.backends.cuda import host
-from tests.backends.cuda.compiler import needs_nvrtc
+from tests.backends.cuda.compiler import needs_cpp, needs_nvrtc
 from tilec import pipeline
 from tilec.backends.cuda import fast, generate, nvrtc
 from tilec.backends.cuda.hopper import writer
@@ -82,7 +82,7 @@ def test_hostile_names(emitter):
         assert nvrtc.compile(code, ARCHITECTURES[emitter]).cubin
 
 
-@pytest.mark.skipif(host.COMPILER is None, reason="no g++ here to run kernels on the host")
+@needs_cpp
 def test_hostile_names_of_the_general_emitter():
     kernel = tilec.compile(HOSTILE)
     arrays = kernel.sample(1)

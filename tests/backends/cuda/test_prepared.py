@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 
 import tilec
-from tests.backends.cuda import host, pretended
+from tests.backends.cuda import pretended
+from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.pretended import on_device
 from tests.programs import CAUSAL
 from tilec.backends.cuda import driver, launch, prepared, words
 from tilec.errors import ResourceError
 
-pytestmark = pytest.mark.skipif(
-    host.COMPILER is None, reason="no g++ here to run kernels on the host"
-)
+pytestmark = needs_cpp
 
 TWICE = """
 kernel minima(X[M, N]) -> Y: f32[i, j]:
@@ -87,13 +86,6 @@ def test_a_captured_call_runs_again_on_new_data(device, text):
         right(kernel, arrays, out)
     assert len(prepared._captured) == 1
     assert len(prepared._memory) == 1
-
-
-def test_the_kernels_of_a_call_overlap(device):
-    kernel = tilec.compile(TWICE, target="cuda")
-    kernel(*there(kernel, 1))
-    assert len(device.follows) > 1
-    assert device.follows == [False] + [True] * (len(device.follows) - 1)
 
 
 def test_what_was_not_called_before_a_capture_cannot_be_captured(device):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import tilec
 from tests.backends.cuda import host
+from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.hopper import running
 from tests.programs import CAUSAL, GROUPED, TABLE
 from tilec import pipeline
@@ -23,9 +25,6 @@ EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/*.tile"))
 ALL = bool(os.environ.get("TILEC_CUDA_ALL"))
 """Whether every example is compiled for every architecture (minutes); else a few are."""
 
-needs_compiler = pytest.mark.skipif(
-    host.COMPILER is None, reason="no g++ here to run kernels on the host"
-)
 
 TWO_SUMS = """
 kernel two(X[M, N], W: f32[N], n: int) -> S: f64[i], C: i64[i], A: bool[i], D: f16[i, j]:
@@ -93,7 +92,7 @@ def scalars_of(kernel, sizes, given=None):
     return kernel.environment(sizes, given)[1]
 
 
-@needs_compiler
+@needs_cpp
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("name", RANDOM)
 def test_programs(name, backwards):
@@ -104,7 +103,7 @@ def test_programs(name, backwards):
     check(kernel, arrays, scalars_of(kernel, {}, given), tolerance=tolerance, backwards=backwards)
 
 
-@needs_compiler
+@needs_cpp
 @pytest.mark.parametrize("e", ["-abs(j)", "abs(i - j) - 9", "abs(-i)", "min(i - j, -1)"])
 def test_positions_in_conditions(e):
     """The bounds of the loop hold negative numbers beside sizes."""
@@ -112,14 +111,14 @@ def test_positions_in_conditions(e):
     check(kernel, kernel.sample(1), scalars_of(kernel, {}))
 
 
-@needs_compiler
+@needs_cpp
 @pytest.mark.parametrize("sizes", [{"M": 30, "N": 40}, {"M": 1, "N": 1}, {"M": 3, "N": 0}])
 def test_what_is_stored_along_an_axis_that_it_lacks(sizes):
     kernel = tilec.compile(SPREAD)
     check(kernel, kernel.sample(1, **sizes), {}, sizes=sizes)
 
 
-@needs_compiler
+@needs_cpp
 def test_sizes_from_none_to_several_tiles():
     kernel = tilec.compile(CAUSAL)
     for m, n in [(0, 3), (3, 0), (1, 1), (64, 65), (130, 131)]:
@@ -128,7 +127,7 @@ def test_sizes_from_none_to_several_tiles():
         check(kernel, arrays, scalars_of(kernel, sizes), sizes=sizes)
 
 
-@needs_compiler
+@needs_cpp
 def test_little_shared_memory_moves_tiles_to_the_workspace():
     kernel = tilec.compile(CAUSAL)
     module = lower(tiles(kernel)[1], 4096)
@@ -137,7 +136,7 @@ def test_little_shared_memory_moves_tiles_to_the_workspace():
     check(kernel, kernel.sample(1), scalars_of(kernel, {}), limit=4096)
 
 
-@needs_compiler
+@needs_cpp
 def test_strides_and_narrow_types():
     kernel = tilec.compile(CAUSAL)
     shape = {"M": 20, "N": 24, "D": 8, "E": 12}
@@ -148,7 +147,7 @@ def test_strides_and_narrow_types():
     check(kernel, arrays, scalars_of(kernel, shape), dtype="f16", sizes=shape, tolerance=2e-3)
 
 
-@needs_compiler
+@needs_cpp
 def test_what_is_masked_contributes_nothing():
     kernel = tilec.compile(CAUSAL)
     arrays = kernel.sample(2)
@@ -157,7 +156,7 @@ def test_what_is_masked_contributes_nothing():
     check(kernel, arrays, scalars_of(kernel, {}))
 
 
-@needs_compiler
+@needs_cpp
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("name", ["causal", "paged"])
 def test_tensor_cores(name, dtype):
@@ -198,6 +197,24 @@ def test_the_text_reads_like_the_program():
     assert "for (int d = 0; d < 64; ++d)" in text
 
 
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_how_often_an_unrolled_loop_turns_does_not_depend_on_the_thread(path):
+    text = lower(tiles(tilec.load(path), "f16")[1], 96 << 10).text
+    loops = re.findall(r"UNROLL\w* for \((?:int|i64) \w+ = ([^;]+);", text)
+    assert loops
+    assert set(loops) == {"0"}, "the compiler would write the body again, for the rest"
+
+
+def test_what_each_thread_does_at_most_once_is_no_loop():
+    kernel = tilec.load(EXAMPLES[0].parent / "causal.tile")
+    text = lower(tiles(kernel, "f16")[1], 96 << 10).text
+    assert "constexpr int THREADS = 256;" in text
+    assert "if (const int n = thread; n < 64)" in text
+    found = re.findall(r"for \(int n = thread; n < (\d+)", text)
+    assert found
+    assert all(int(n) > 256 for n in found)
+
+
 SOME = [("causal", "f16", "sm_90a"), ("document", "f32", "sm_80")]
 EVERY = [
     (p.stem, t, a) for p in EXAMPLES for t in ("f32", "f16", "bf16") for a in ("sm_80", "sm_90a")
@@ -232,14 +249,14 @@ sizes M=5, N=13
 """
 
 
-@needs_compiler
+@needs_cpp
 @pytest.mark.parametrize("extents", [{"i": 1}, {"i": 1, "j": 4}, {"i": 2, "j": 1}])
 def test_reductions_over_windows_of_one_position(extents):
     kernel = tilec.compile(COLUMNS)
     check(kernel, kernel.sample(1), {}, extents=extents)
 
 
-@needs_compiler
+@needs_cpp
 def test_sums_of_products_without_axes():
     """A norm of the row that a tile has: its root is no part of a stage of threads."""
     kernel = tilec.compile(
@@ -251,7 +268,7 @@ def test_sums_of_products_without_axes():
     check(kernel, kernel.sample(1), {}, extents={"i": 1})
 
 
-@needs_compiler
+@needs_cpp
 def test_tiles_of_single_precision_beside_double():
     kernel = tilec.compile(
         "kernel f(Q[M, D], K[N, D], V[N, E], row: f32[M], column: f32[N]) -> O[i, e]:\n"
@@ -275,7 +292,7 @@ sizes R=5, S=7, M=66, E=40
 """
 
 
-@needs_compiler
+@needs_cpp
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("sizes", [{}, {"S": 1, "E": 36}, {"S": 70, "M": 33}, {"S": 0}, {"E": 67}])
 def test_a_factor_that_meets_one_other_is_read_where_it_lies(sizes, dtype):
@@ -289,7 +306,7 @@ def test_a_factor_that_meets_one_other_is_read_where_it_lies(sizes, dtype):
     check(kernel, arrays | {"P": apart[..., ::2]}, {}, dtype, sizes, tolerance=tolerance)
 
 
-@needs_compiler
+@needs_cpp
 @pytest.mark.parametrize("sizes", [{"M": 3, "N": 700}, {"M": 70, "N": 90}])
 def test_pieces_of_wide_values_are_read_where_they_lie(sizes):
     kernel = tilec.load(EXAMPLES[0].parent / "causal.tile")
@@ -301,7 +318,7 @@ def test_pieces_of_wide_values_are_read_where_they_lie(sizes):
     np.testing.assert_allclose(got["O"], kernel.reference(*arrays.values()), 2e-3, 2e-3)
 
 
-@needs_compiler
+@needs_cpp
 def test_rows_that_are_looked_up_and_read_where_they_lie():
     kernel = tilec.compile(LOOKED_UP)
     arrays = kernel.sample(1)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tilec
-from tests.backends.cuda import host, pretended
+from tests.backends.cuda import pretended
+from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.pretended import on_device
 from tests.programs import CAUSAL
 from tilec import check, parse, pipeline, plain
@@ -37,7 +38,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(generate, name, fail)
 
 
-@pytest.mark.skipif(host.COMPILER is None, reason="no g++ here to run kernels on the host")
+@needs_cpp
 def test_calls_find_what_earlier_ones_found(monkeypatch: pytest.MonkeyPatch):
     pretended.install(monkeypatch)
     arrays = {n: on_device(a) for n, a in tilec.compile(CAUSAL).sample(1).items()}

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilec
-from tests.backends.cuda import host, pretended
+from tests.backends.cuda import pretended
 from tests.backends.cuda.ampere import emulator
-from tests.backends.cuda.hopper.running import error
+from tests.backends.cuda.answers import EXAMPLES, error
+from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.pretended import on_device
 from tilec.backends.cuda import execute, fast, launch
 from tilec.backends.cuda.code import Called
 from tilec.backends.cuda.hopper.source import Facts
 
-pytestmark = pytest.mark.skipif(
-    host.COMPILER is None, reason="no g++ here to run kernels on the host"
-)
+pytestmark = needs_cpp
 
-EXAMPLES = Path(__file__).parents[4] / "examples"
 SMALL = {"warps": 2, "height": 16, "columns": 32, "stages": 1, "blocks": 1, "query": "shared"}
 
 
 @pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def machine(monkeypatch: pytest.MonkeyPatch) -> pretended.Machine:
+    """The pretended GPU."""
+    return pretended.install(monkeypatch)
+
+
+@pytest.fixture
+def launched(machine: pretended.Machine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that have run."""
     names: list[str] = []
-    machine = pretended.install(monkeypatch)
     load = launch.load
 
     def loaded(device: int, code: Called) -> execute.Loaded:
@@ -92,6 +94,27 @@ def test_what_is_not_finite_is_made_again_exactly(launched: list[str]) -> None:
     assert error(got[..., :30, :], want[..., :30, :]) < 1e-3
     assert launched[0] == "ampere causal_0"
     assert launched[1].startswith("simt")
+
+
+@pytest.mark.parametrize(("name", "before"), [("document", 1), ("jagged", 3)])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_one_kernel_stands_by_whatever_it_needs_to_know_of_the_data(
+    launched: list[str], machine: pretended.Machine, name: str, before: int, bad: float
+) -> None:
+    kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda", schedule=SMALL)
+    sizes = {
+        d: n for d, n in {"B": 1, "H": 1, "N": 150, "D": 16, "E": 16}.items() if d in kernel.dims
+    }
+    arrays = kernel.sample(1, dtype="bf16", **sizes)
+    arrays["V"] = arrays["V"].copy()
+    arrays["V"][..., 120, 3] = bad
+    want = kernel.reference(*arrays.values())
+    got = kernel(**{n: on_device(a) for n, a in arrays.items()})
+    for x, y in zip(*((x if isinstance(x, tuple) else (x,)) for x in (got, want)), strict=True):
+        assert error(np.asarray(x), np.asarray(y)) < 5e-3
+    assert machine.follows == [False] + [True] * (len(launched) - 1)
+    assert len(launched) == before + 2
+    assert launched[-2:] == [f"ampere {name}_{before}", f"simt {name}_0"]
 
 
 def test_rows_that_begin_anywhere_get_a_kernel_of_their_own(launched: list[str]) -> None:

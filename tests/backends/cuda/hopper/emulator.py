@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -107,11 +107,6 @@ class TensorMap(ctypes.Structure):
     _fields_ = [("description", ctypes.POINTER(Description)), ("rest", ctypes.c_char * 120)]
 
 
-def available() -> bool:
-    """Whether there is a C++ compiler."""
-    return shutil.which("g++") is not None
-
-
 def picked(header: str) -> list[str]:
     """The lines of the device header that the emulator takes as they are."""
     lines = header.split("\n")
@@ -180,8 +175,7 @@ def build(text: str, headers: Path = HERE, folder: Path | None = None) -> ctypes
     ).hexdigest()[:24]
     library = folder / f"{key}.so"
     if not library.exists():
-        file = folder / f"{key}.cpp"
-        file.write_text(text)
+        made = folder / f"{key}.{os.getpid()}"  # another process may build the same text
         flags = [
             "-O1",
             "-std=c++17",
@@ -193,13 +187,15 @@ def build(text: str, headers: Path = HERE, folder: Path | None = None) -> ctypes
             str(headers),
         ]
         done = subprocess.run(
-            ["g++", *flags, str(file), "-o", str(library)],
+            ["g++", *flags, "-x", "c++", "-", "-o", str(made)],
+            input=text,
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
             raise RuntimeError(done.stderr[:4000])
+        made.replace(library)
     return ctypes.CDLL(str(library))
 
 

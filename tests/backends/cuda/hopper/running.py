@@ -142,15 +142,3 @@ def _interpreted(
         w: np.asarray(done.outputs[w]).astype(numpy_dtype(o.dtype))
         for w, o in zip(written, outputs, strict=True)
     }
-
-
-def error(got: np.ndarray, expected: np.ndarray) -> float:
-    """The relative error of an array, infinite where NaN or infinities differ."""
-    x, y = (a.astype(np.float64) for a in (got, expected))
-    special = ~np.isfinite(y)
-    if not np.array_equal(np.nan_to_num(x[special], nan=7.0), np.nan_to_num(y[special], nan=7.0)):
-        return np.inf
-    if not np.isfinite(x[~special]).all():
-        return np.inf
-    x, y = x[~special], y[~special]
-    return float(np.linalg.norm(x - y) / max(np.linalg.norm(y), 1e-30)) if y.size else 0.0

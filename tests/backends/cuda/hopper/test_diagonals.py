@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import tilec
-from tests.backends.cuda.hopper import emulator, running
+from tests.backends.cuda.answers import error
+from tests.backends.cuda.compiler import needs_cpp
+from tests.backends.cuda.hopper import running
 
-pytestmark = pytest.mark.skipif(not emulator.available(), reason="there is no C++ compiler")
+pytestmark = needs_cpp
 
 SIZES = {"H": 2, "M": 70, "N": 90, "D": 16, "E": 16}
 PROGRAM = """
@@ -49,7 +51,7 @@ def test_a_bias_by_distance(bias: str, dtype: str) -> None:
         np.asfortranarray(arrays["T"]),
     ):
         got = running.run(kernel, {**arrays, "T": table}, dtype, SIZES, columns=32)
-        assert running.error(got["O"], exact) < {"f16": 2e-3, "bf16": 1.6e-2}[dtype]
+        assert error(got["O"], exact) < {"f16": 2e-3, "bf16": 1.6e-2}[dtype]
 
 
 @pytest.mark.parametrize(
