@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -61,5 +63,11 @@ def test_small_tiles_are_right() -> None:
     sizes = {"B": 1, "H": 1, "N": 250, "NB": 16, "D": 16, "E": 16}
     arrays = kernel.sample(1, dtype="f16", **sizes)
     arrays["list"][0] = np.stack([7 * np.arange(16) % 16, np.arange(16)], axis=1)
-    small = {"warpgroups": 1, "columns": 32, "stages": 4, "blocks": 2, "store": "direct"}
+    small: dict[str, Any] = {
+        "warpgroups": 1,
+        "columns": 32,
+        "stages": 4,
+        "blocks": 2,
+        "store": "direct",
+    }
     assert off(running.run(kernel, arrays, "f16", sizes, **small), kernel, arrays) < 2e-3
