@@ -317,6 +317,8 @@ def test_a_budget_that_ends_early_leaves_the_default(monkeypatch):
     board = tuned(tilec.compile(CAUSAL), space="i=16", notice=said.append)
     assert (board.complete, board.best) == (False, board.default)
     assert board.compared_with == "the default schedule"  # there was no time for exact values
+    with store.open_store() as s:
+        assert s.winner(board.key) is None  # it was compared with nothing
     assert said == [
         "computing exact values to compare with",
         "timing the default schedule: about 0.2 s a call",

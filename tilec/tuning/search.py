@@ -301,8 +301,10 @@ class _Search:
         self.store.keep(Winner(self.problem.key, e.choice, e.seconds, 1 / e.relative, time.time()))
 
     def board(self) -> Leaderboard:
-        """The leaderboard; the winner is stored, the default if nothing beats it."""
-        self.keep(self.incumbent)
+        """The leaderboard; the winner is stored, the default if nothing beats it. A default that was compared with nothing
+        has won nothing: a search that ended before its first candidate stores none."""
+        if self.complete or sum(e.state == "measured" for e in self.done) > 1:
+            self.keep(self.incumbent)
         order = {"measured": 0, "wrong": 1, "failed": 2}
         entries = sorted(self.done, key=lambda e: (order.get(e.state, 3), e.relative))
         entries.remove(self.incumbent)
