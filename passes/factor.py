@@ -161,7 +161,8 @@ def _term(p: _Part, y: Expr | None, c: Context) -> Term:
     rows = tuple(dict.fromkeys(rows)) if p.phis or numbers else ()
     term = Term((*numbers, *rows), ONE if p.x is None else p.x, y, p.phis, p.weights)
     w = p.weights
-    if not p.phis or (w and w.peak and w.x == term.x and y not in c.known.absent):
+    absent = c.known.absent
+    if not (p.phis or _may(term.x, absent)) or (w and w.peak and w.x == term.x and y not in absent):
         return term
     outside = list[tuple[str, Operand]]()
     for how, by in numbers:
@@ -170,6 +171,13 @@ def _term(p: _Part, y: Expr | None, c: Context) -> Term:
         else:
             term = replace(term, x=(how, term.x, by))
     return replace(term, coefficients=(*outside, *rows))
+
+
+def _may(x: Expr, absent: AbstractSet[object]) -> bool:
+    """Whether an expression without exponentials may be an absent zero."""
+    if isinstance(x, tuple):
+        return x[0] == "select" or any(_may(y, absent) for y in x[1:])
+    return x in absent
 
 
 def _parts(v: Operand, c: Context) -> list[_Part]:

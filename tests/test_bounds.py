@@ -67,6 +67,35 @@ def test_a_guard_allows_a_miss():
     run("i + 3", guard="i > 100")
 
 
+LONGER = """
+kernel f(X[N], Z[M], on: i32[B]) -> Y[b, j]:
+    axis j < N + M
+    Y = (X[j] if {}) + on[b]
+"""
+
+
+@pytest.mark.parametrize(
+    ("arms", "want"),
+    [
+        ("j < N else Z[j - N]", [[1, 2, 5, 6], [2, 3, 6, 7]]),
+        ("on[b] == 0 and j < N else 7", [[1, 2, 7, 7], [8, 8, 8, 8]]),
+        ("false else 0", [[0, 0, 0, 0], [1, 1, 1, 1]]),
+    ],
+)
+def test_an_axis_may_be_longer_than_a_dimension_where_a_guard_asks_for_it(arms, want):
+    arrays = np.array([1, 2], np.float32), np.array([5, 6], np.float32), np.array([0, 1], np.int32)
+    for target in ("cpu", "reference"):
+        kernel = tilec.compile(LONGER.format(arms), target=target)
+        assert kernel(*arrays).tolist() == want
+
+
+def test_a_guard_that_asks_for_other_axes_excludes_nothing_of_this_one():
+    kernel = tilec.compile(LONGER.format("on[b] == 0 else 7"), target="reference")
+    arrays = np.zeros(2, np.float32), np.zeros(2, np.float32), np.zeros(2, np.int32)
+    with pytest.raises(tilec.ArgumentError, match=r"axis j ranges over 4, and index 0 of X over 2"):
+        kernel(*arrays)
+
+
 def test_data_may_miss():
     text = "kernel f(X[M], T[N], at: i32[M]) -> Y[i]:\n    Y = X[i] + T[at[i]]\n"
     kernel = tilec.compile(text, target="reference")

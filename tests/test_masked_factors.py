@@ -38,6 +38,7 @@ BODIES = {
     "no rows of weights": "sum[j]((0 if lo[i] < 1 else softmax[j](S)) * V[j, e])",
     "rows of weights by hand": "sum[j](exp(S - max[j](S)) * V[j, e] * (g[i] if lo[i] > 0 else 0))",
     "whole numbers of rows": "sum[j](softmax[j](S) * (lo[i] if lo[i] > 0 else 0) * V[j, e])",
+    "beside a normaliser": "sum[j](exp(g[i]) * (exp(T) / max(sum[j](exp(T)), 1)) * V[j, e])",
     "weights of rows that are hidden": "sum[j](softmax[j](S) * (P[i, j] if lo[i] > 0 else 0)) * V[0, e]",
 }
 M, N, D, E = 6, 11, 4, 3

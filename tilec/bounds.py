@@ -50,17 +50,19 @@ def indices(
 ) -> tuple[Index, ...]:
     """The indices of a kernel over whole tensors that data does not decide, and that no `if` guards.
 
-    An index that is an axis over its own dimension is left out. `written`: the index at a position of the element at a span,
+    An axis is one that is guarded by no condition on it (the others are written as `min`). An index that is an axis over its
+    own dimension is left out. `written`: the index at a position of the element at a span,
     as the program writes it.
     """
     ops = {op.results[0].name: op for op in walk(kernel.body) if op.results}
     out: list[Index] = []
     for op in walk(kernel.body):
-        if not isinstance(op, Load) or op.guarded or op.tensor not in kernel.tensors:
+        if not isinstance(op, Load) or op.tensor not in kernel.tensors:
             continue
         for n, (x, size) in enumerate(zip(op.index, kernel.tensors[op.tensor].dims, strict=True)):
-            own = isinstance(x, str) and kernel.extents.get(x) == size
-            if not own and _is_fixed(x, ops):
+            extent = kernel.extents.get(x) if isinstance(x, str) else None
+            free = op.guarded and extent is None
+            if extent != size and not free and _is_fixed(x, ops):
                 axes = _axes(x, kernel.values, kernel.extents)
                 over = op.result.type.axes
                 text = written(op.span, n) if op.span else ""

@@ -11,7 +11,7 @@ without any mention of `t`, such as `S`, is summed over, as it would be in place
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, cast
@@ -41,6 +41,7 @@ class Elaborator:
         self.generic = False  # a function is being checked that nothing calls
         self.called: set[str] = set()
         self.guarded = False
+        self.asked = frozenset[str]()  # the axes that the conditions of the `if`s around depend on
         self.depth = 0
         self._numbers: dict[str, int] = {}
         self.unknown: set[str] = set()
@@ -155,11 +156,13 @@ class Elaborator:
         return name
 
     @contextmanager
-    def guard(self, on: bool = True) -> Generator[None]:
-        """Inside, a load is one that an `if` of the program decides on."""
-        held, self.guarded = self.guarded, self.guarded or on
+    def guard(self, on: bool = True, asked: Iterable[str] = ()) -> Generator[None]:
+        """Inside, a load is one that an `if` of the program decides on, by positions on some axes; none: on any."""
+        held = self.guarded, self.asked
+        if on:
+            self.guarded, self.asked = True, self.asked.union(asked or self.builder.kernel.extents)
         yield
-        self.guarded = held
+        self.guarded, self.asked = held
 
     # ---- names
 
@@ -231,7 +234,7 @@ class Elaborator:
     def _logic(self, e: syntax.Logic, frame: Frame) -> Term:
         out: Term | None = None
         for part in e.parts:
-            with self.guard(out is not None):
+            with self.guard(out is not None, out.axes if out else ()):
                 x = self.condition(self.term(part, frame), part, f"'{e.fn}'")
             out = x if out is None else self.emit(e.span, e.fn, "bool", out, x)
         assert out is not None
@@ -241,7 +244,7 @@ class Elaborator:
         out: Term | None = None
         left = self.term(e.parts[0], frame)
         for fn, part in zip(e.fns, e.parts[1:], strict=True):
-            with self.guard(out is not None):
+            with self.guard(out is not None, out.axes if out else ()):
                 right = self.term(part, frame)
             test = self.emit(e.span, fn, "bool", left, right)
             out = test if out is None else self.emit(e.span, "and", "bool", out, test)
@@ -251,7 +254,7 @@ class Elaborator:
 
     def _conditional(self, e: syntax.Conditional, frame: Frame) -> Term:
         condition = self.condition(self.term(e.condition, frame), e.condition, "'if'")
-        with self.guard():
+        with self.guard(asked=condition.axes):
             arms = [self._arm(arm, frame) for arm in (e.x, e.y)]
         kinds: list[KindOf] = [a.kind for a in arms]
         kind: KindOf = "bool" if kinds == ["bool", "bool"] else self.number(kinds)
@@ -263,10 +266,10 @@ class Elaborator:
         return self.term(e, frame)
 
     def _place(self, x: Operand, dim: Scalar) -> Operand:
-        """An index of a dimension. An axis that is one is inside its tensor, as targets see it; where an `if` lets it range
-        over more than the dimension, what is beyond becomes a number that is outside."""
+        """An index of a dimension. An axis that is one is inside its tensor, as targets see it, and calls check; where an
+        `if` lets it range over more than the dimension, what is beyond becomes a number that is outside."""
         extent = self.builder.kernel.extents.get(x) if isinstance(x, str) else None
-        if not self.guarded or extent is None or extent == dim:
+        if x not in self.asked or extent is None or extent == dim:
             return x
         return self.builder.map("min", x, lower_scalar(self.builder, dim), name=self.new_name("t"))
 

@@ -17,7 +17,6 @@ from tilec.backends.cuda.block import WORDS, WORKSPACE, Address
 from tilec.backends.cuda.code import Called, Code, compiled
 from tilec.backends.cuda.fast import HOPPER, NAMES, emitter, launcher, names
 from tilec.backends.cuda.prepared import Part, Prepared, Step
-from tilec.backends.cuda.simt.arguments import Function
 from tilec.backends.cuda.start import Start, Whole, uncut
 from tilec.backends.cuda.target import arch_of, chosen, fast_fields
 from tilec.backends.cuda.untiled import Untiled
@@ -31,9 +30,7 @@ from tilec.scalar import Number
 
 MOST_BLOCKS = 1 << 30
 RESIDENT = 4
-"""Blocks per multiprocessor where each needs a workspace of its own, or takes one task after the other."""
-THREADS = 2048
-"""Threads per multiprocessor where blocks are small and take one task after the other."""
+"""Blocks per multiprocessor where each needs a workspace of its own."""
 IDLE = 2
 """Blocks per multiprocessor of a kernel that mostly looks at a flag: as many as are there at once, whatever they hold."""
 ALIGN = 256
@@ -155,7 +152,8 @@ class Executable:
         places |= {WORKSPACE: Address(len(arrays), size), WORDS: Address(len(arrays) + 1)}
         size += max((blocks[n] * f.workspace for n, f in code.functions.items()), default=0)
         layout = code.layout_of_redo if redo else code.layout
-        steps = tuple(Step(loaded.kernels[n], n, blocks[n]) for n in sorted(blocks) if blocks[n])
+        grids = range(code.numbers.grids)
+        steps = tuple(Step(loaded.kernels[n], n, blocks[n]) for n in grids if blocks[n])
         return Part(steps, layout.contents(numbers, known, places, views), size)
 
     def blocks(
@@ -170,8 +168,11 @@ class Executable:
         processors = launch.processors(device)
         out: dict[int, int] = {}
         for n, f in code.functions.items():
-            tasks = sum(int(numbers[code.numbers.index["tasks", str(k)]]) for k in f.grids)
-            out[n] = min(tasks, IDLE * processors if redo else most_blocks(f, processors))
+            most = RESIDENT * processors if f.workspace else MOST_BLOCKS
+            if redo:
+                most = min(most, IDLE * processors)
+            tasks = numbers[code.numbers.index["tasks", str(n)]]
+            out[n] = min(int(tasks), most)
         if code.fast:
             its = launcher(code.emitter)
             out |= {n: its.blocks(s, known, processors) for n, s in code.fast.items()}
@@ -292,15 +293,6 @@ class Executable:
                 )
             self.loaded[key] = _load(device, code)
         return self.loaded[key]
-
-
-def most_blocks(f: Function, processors: int) -> int:
-    """The blocks of a launch, where there are tasks for as many."""
-    if f.workspace:
-        return RESIDENT * processors
-    if len(f.grids) > 1:
-        return max(RESIDENT, THREADS // f.threads) * processors
-    return MOST_BLOCKS
 
 
 def size_class(n: int) -> int:

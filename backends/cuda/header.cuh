@@ -55,11 +55,6 @@ DEVICE bool wanted(const u32* redo) { return !redo || *redo; }
 DEVICE void redone(u32* redo) { if (redo && block + 1 == blocks) *redo = 0; }
 DEVICE i64 block_index() { return block; }
 DEVICE i64 block_count() { return blocks; }
-DEVICE bool leads() { return true; }
-DEVICE void meet() {}
-DEVICE u64 add(u64* word, u64 x) { return (*word += x) - x; }
-DEVICE void publish() {}
-DEVICE void await(const u64* word, i64 least) { if ((i64)*word < least) __builtin_trap(); }
 #else
 DEVICE u32 bits_of(float x) { return __float_as_uint(x); }
 DEVICE u64 bits_of(double x) { return __double_as_longlong(x); }
@@ -82,63 +77,7 @@ DEVICE void redone(u32* redo) {
 }
 DEVICE i64 block_index() { return blockIdx.x; }
 DEVICE i64 block_count() { return gridDim.x; }
-DEVICE bool leads() { return threadIdx.x == 0; }
-DEVICE void meet() { __syncthreads(); }
-DEVICE u64 add(u64* word, u64 x) { return atomicAdd(word, x); }
-DEVICE void publish() { __threadfence(); }
-DEVICE void await(const u64* word, i64 least) {
-  while (*(const volatile i64*)word < least) __nanosleep(100);
-  __threadfence();
-}
 #endif
-// The tasks of grids that follow each other, numbered from the first grid's on, as blocks take them. A block takes its next
-// one while it is at one, and says how many are done when it leaves a grid, before it waits for others to leave it.
-struct Turns {
-  u64 *const taken, *const done, *const ended;
-  i64* const shown;  // the block's task, as the thread that takes it shows it to the others
-  i64 mine, coming = 0, before = 0, there = 0, finished = 0;
-  METHOD Turns(u64* words, i64* shown) : taken(words), done(words + 1), ended(words + 2), shown(shown) {
-    if (leads()) coming = (i64)add(taken, 1);
-    turn();
-  }
-  METHOD void turn() {
-    meet();
-    if (leads()) *shown = coming;
-    meet();
-    mine = *shown;
-  }
-  // The number of the block's task in the present grid, when all grids before that are done; -1: it is one of a later grid.
-  METHOD i64 next(i64 tasks) {
-    if (mine >= before + tasks) {
-      leave();
-      before += tasks;
-      return -1;
-    }
-    if (there < before) {
-      if (leads()) await(done, before);
-      meet();
-      there = before;
-    }
-    if (leads()) coming = (i64)add(taken, 1);
-    return mine - before;
-  }
-  METHOD void finish() {
-    ++finished;
-    turn();
-  }
-  METHOD void leave() {
-    if (leads() && finished) {
-      publish();
-      add(done, (u64)finished);
-    }
-    finished = 0;
-  }
-  METHOD void end(u32* redo) {
-    if (!leads() || (i64)add(ended, 1) != block_count() - 1) return;
-    *taken = *done = *ended = 0;
-    if (redo) *redo = 0;
-  }
-};
 DEVICE float infinity(float) { return float_of(0x7f800000u); }
 DEVICE double infinity(double) { return double_of(0x7ff0000000000000ull); }
 DEVICE float nan(float) { return float_of(0x7fc00000u); }

@@ -1,10 +1,8 @@
-"""Words of device memory, 0 between launches, in which the kernels of a stream count: three for each stream and capture, and
-three long ones behind them.
+"""Words of device memory, 0 between launches, in which the kernels of a stream count: three for each stream and capture.
 
 The first is what the fast kernels deal their tiles from, the second the flag by which they ask for the exact ones to run,
-the third the number of blocks of these that are done. In the long ones, kernels of several grids count tasks taken, tasks
-done, and blocks done. Launches on one stream follow each other and may share them. What is captured into a graph may run
-beside anything, so a capture gets words of its own, and these are its own for good.
+the third the number of blocks of these that are done. Launches on one stream follow each other and may share them. What is
+captured into a graph may run beside anything, so a capture gets words of its own, and these are its own for good.
 """
 
 from __future__ import annotations

@@ -26,14 +26,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel: its name, threads per block, dynamic shared memory in bytes, workspace bytes per block, and the numbers of
-    its grids."""
+    """A grid's kernel: its name, threads per block, dynamic shared memory in bytes, and workspace bytes per block."""
 
     name: str
     threads: int
     shared: int
     workspace: int
-    grids: tuple[int, ...]
 
 
 def storage(dtype: str) -> str:
@@ -74,8 +72,6 @@ class Arguments:
                     return Pointer(WORKSPACE)
                 case ("redo",):
                     return Pointer(WORDS, 4) if redo else block.Field("q", call.NOUGHT)
-                case ("turns",):
-                    return Pointer(WORDS, 16)
                 case key:
                     return block.Field("d" if f.ctype == "double" else "q", key)
 
@@ -112,4 +108,3 @@ def _fields(kernel: Kernel) -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield "i64", f"tiles_{n}_{axis}", ("tiles", str(n), axis)
     yield "unsigned char*", "spill", ("workspace",)
     yield "u32*", "redo", ("redo",)
-    yield "u64*", "turns", ("turns",)

@@ -52,20 +52,14 @@ class Frame:
     """Writes what surrounds the ops of a grid."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        facts: Facts,
-        arguments: Arguments,
-        grid: Grid,
-        number: int,
-        threads: int,
+        self, kernel: Kernel, facts: Facts, arguments: Arguments, grid: Grid, number: int
     ) -> None:
         self.kernel, self.grid, self.number = kernel, grid, number
         self.names = Names(used_names(kernel))
         self.w = Writer(self.names, 2)
         self.ev = Evaluator(kernel, facts, arguments, self.w, self.names)
         self.arguments = arguments
-        self.threads = threads
+        self.threads = threads_for(kernel, grid)
         self.matrices = Matrices(kernel, grid, facts.defs)
         self.stages = Stages(self.ev, self.threads, self.scratch, self.matrices)
         self.tiles: list[Tile] = []

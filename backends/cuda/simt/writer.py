@@ -9,7 +9,7 @@ from tilec.backends.cuda.reserved import COMPILER, LANGUAGE, is_private, macros
 from tilec.backends.cuda.source import header
 
 _WORDS = """
-i64 u64 i32 u32 i16 u16 i8 u8 f16 bf16 f8e4m3 f8e5m2 b8 tl real a thread task turns memory workspace THREADS Args
+i64 u64 i32 u32 i16 u16 i8 u8 f16 bf16 f8e4m3 f8e5m2 b8 tl real a thread task memory workspace THREADS Args
 isnan isinf isfinite signbit exp exp2 log log2 sin cos tanh sqrt erf pow floor ceil round min max abs
 """
 RESERVED = LANGUAGE | COMPILER | macros(header()) | frozenset(_WORDS.split())

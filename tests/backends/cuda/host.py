@@ -15,7 +15,7 @@ import numpy as np
 
 from tilec.arrays import Array, numpy_dtype, view
 from tilec.backends.cuda import call
-from tilec.backends.cuda.block import WORDS, WORKSPACE, Address, Block, Layout
+from tilec.backends.cuda.block import WORKSPACE, Address, Block, Layout
 from tilec.backends.cuda.simt.lower import lower
 from tilec.backends.cuda.source import complete
 from tilec.ir import Kernel
@@ -92,15 +92,13 @@ def run_views(
     workspace = np.full(most * blocks + 1, 0xFF, np.uint8)
     listed = numbers.list(known, views)
     layout = Layout({0: [module.arguments.parameter(redo=False)]}, numbers.index)
-    words = np.zeros(8, np.uint64)
-    places = {name: Address(k) for k, name in enumerate([*views, WORKSPACE, WORDS])}
+    places = {name: Address(k) for k, name in enumerate([*views, WORKSPACE])}
     block = Block(layout.contents(listed, known, places, views))
-    block.fill((*(v.pointer for v in views.values()), workspace.ctypes.data, words.ctypes.data))
+    block.fill((*(v.pointer for v in views.values()), workspace.ctypes.data))
     packed = ctypes.c_void_p.from_address(block.tables[0])
-    for f in module.functions.values():
-        tasks = sum(int(listed[numbers.index["tasks", str(k)]]) for k in f.grids)
+    for n, f in module.functions.items():
+        tasks = int(listed[numbers.index["tasks", str(n)]])
         first, step = (f.threads - 1, -1) if backwards else (0, 1)
         if tasks:
             entry = getattr(library, f"run_{f.name}")
             entry(packed, ctypes.c_int64(min(tasks, blocks)), first, step)
-        assert not words.any()

@@ -88,6 +88,13 @@ def test_a_captured_call_runs_again_on_new_data(device, text):
     assert len(prepared._memory) == 1
 
 
+def test_the_kernels_of_a_call_overlap(device):
+    kernel = tilec.compile(TWICE, target="cuda")
+    kernel(*there(kernel, 1))
+    assert len(device.follows) > 1
+    assert device.follows == [False] + [True] * (len(device.follows) - 1)
+
+
 def test_what_was_not_called_before_a_capture_cannot_be_captured(device):
     kernel = tilec.compile(CAUSAL, target="cuda")
     device.capturing = {0: 5}

@@ -24,15 +24,10 @@ SMALL = {"warps": 2, "height": 16, "columns": 32, "stages": 1, "blocks": 1, "que
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> pretended.Machine:
-    """The pretended GPU."""
-    return pretended.install(monkeypatch)
-
-
-@pytest.fixture
-def launched(machine: pretended.Machine, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that have run."""
     names: list[str] = []
+    machine = pretended.install(monkeypatch)
     load = launch.load
 
     def loaded(device: int, code: Called) -> execute.Loaded:
@@ -96,10 +91,10 @@ def test_what_is_not_finite_is_made_again_exactly(launched: list[str]) -> None:
     assert launched[1].startswith("simt")
 
 
-@pytest.mark.parametrize(("name", "before"), [("document", 1), ("jagged", 3)])
+@pytest.mark.parametrize("name", ["document", "jagged"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_one_kernel_stands_by_whatever_it_needs_to_know_of_the_data(
-    launched: list[str], machine: pretended.Machine, name: str, before: int, bad: float
+def test_windows_that_data_decide_are_made_again_exactly(
+    launched: list[str], name: str, bad: float
 ) -> None:
     kernel = tilec.load(EXAMPLES / f"{name}.tile", target="cuda", schedule=SMALL)
     sizes = {
@@ -112,9 +107,7 @@ def test_one_kernel_stands_by_whatever_it_needs_to_know_of_the_data(
     got = kernel(**{n: on_device(a) for n, a in arrays.items()})
     for x, y in zip(*((x if isinstance(x, tuple) else (x,)) for x in (got, want)), strict=True):
         assert error(np.asarray(x), np.asarray(y)) < 5e-3
-    assert machine.follows == [False] + [True] * (len(launched) - 1)
-    assert len(launched) == before + 2
-    assert launched[-2:] == [f"ampere {name}_{before}", f"simt {name}_0"]
+    assert launched[-1].startswith("simt")
 
 
 def test_rows_that_begin_anywhere_get_a_kernel_of_their_own(launched: list[str]) -> None:
