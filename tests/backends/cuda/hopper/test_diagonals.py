@@ -67,3 +67,15 @@ kernel other(Q[H, M, D], K[H, N, D], V[H, N, E], T: f32[M + 2 * N], L: i32[N]) -
     )
     (source,) = running.tiles(kernel, "f16", SIZES, columns=32)[1].values()
     assert "diagonals_of<4, " not in source.text
+
+
+@pytest.mark.parametrize(("bias", "moved"), [("T[h, j - i + M]", True), ("T[h, i, j]", False)])
+def test_exponents_moved_by_a_product(bias: str, moved: bool) -> None:
+    """One instruction for each where biases are few, a difference and a product where there is one for each pair."""
+    table = ": f32[H, M + N]" if moved else ": f32[H, M, N]"
+    kernel = tilec.compile(PROGRAM.format(table=table, bias=bias))
+    (source,) = running.tiles(kernel, "f16", SIZES, columns=32)[1].values()
+    assert ("_diagonals[" in source.text, "float move" in source.text) == (moved, moved)
+    arrays = kernel.sample(3, dtype="f16", **SIZES)
+    got = running.run(kernel, arrays, "f16", SIZES, columns=32)
+    assert error(got["O"], kernel.reference(*arrays.values())) < 2e-3
