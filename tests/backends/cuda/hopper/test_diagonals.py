@@ -11,6 +11,7 @@ import tilec
 from tests.backends.cuda.answers import error
 from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.hopper import running
+from tilec.dtypes import DType
 
 pytestmark = needs_cpp
 
@@ -29,7 +30,7 @@ BIASES = {
 }
 
 
-def distance(bias: str, dtype: str) -> tuple[tilec.Kernel, dict[str, Any]]:
+def distance(bias: str, dtype: DType) -> tuple[tilec.Kernel, dict[str, Any]]:
     """A program with a bias by distance, and data: a table that is not dense."""
     table = BIASES[bias].format(M="M", N="N")
     kernel = tilec.compile(PROGRAM.format(table=table, bias=bias))
@@ -39,7 +40,7 @@ def distance(bias: str, dtype: str) -> tuple[tilec.Kernel, dict[str, Any]]:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("bias", BIASES)
-def test_a_bias_by_distance(bias: str, dtype: str) -> None:
+def test_a_bias_by_distance(bias: str, dtype: DType) -> None:
     """On both sides of the diagonal, beyond the ends of the table, and where its elements are apart in memory."""
     kernel, arrays = distance(bias, dtype)
     (source,) = running.tiles(kernel, dtype, SIZES, columns=32)[1].values()
