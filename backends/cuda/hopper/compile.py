@@ -18,7 +18,7 @@ from tilec.backends.cuda.hopper.sections import shared_along
 from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
-from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, growing, uneven
+from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, by_division, growing, uneven
 from tilec.ir import Grid, Kernel, Load, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
@@ -354,7 +354,7 @@ def loading(s: Structure, usual: int) -> int:
     """The registers of a loading thread, which keeps what it tells the others and what chooses windows."""
     if labels(s) and s.chosen:
         return 56
-    if s.together or labels(s):
+    if s.together or labels(s) or (usual < 32 and by_division(s)):
         return 40
     wide = any(isinstance(op, Load) and len(op.result.type.axes) > 1 for op in s.epilogue)
     return 24 if wide else usual  # those with the accumulators load as well
