@@ -20,7 +20,7 @@ from tilec import calls, reductions, syntax, unknown
 from tilec.builder import Builder
 from tilec.dtypes import kind
 from tilec.errors import Span
-from tilec.ir import ABSENT, Operand
+from tilec.ir import ABSENT, Map, Operand
 from tilec.lowering import lower_scalar
 from tilec.phrases import DEPTH, LEAST
 from tilec.scalar import Scalar, evaluable
@@ -41,6 +41,8 @@ class Elaborator:
         self.generic = False  # a function is being checked that nothing calls
         self.called: set[str] = set()
         self.guarded = False
+        self.chosen = False
+        """Whether the value of this statement is looked at only under an `if` of later ones."""
         self.asked = frozenset[str]()  # the axes that the conditions of the `if`s around depend on
         self.depth = 0
         self._numbers: dict[str, int] = {}
@@ -273,6 +275,12 @@ class Elaborator:
             return x
         return self.builder.map("min", x, lower_scalar(self.builder, dim), name=self.new_name("t"))
 
+    def _is_shifted(self, x: Operand) -> bool:
+        """Whether an index is a sum or a difference: as `j - N` of a second tensor, which lies outside where the `if` that
+        looks at the value takes the first."""
+        made = (op for op in self.builder.ops if op.results and op.results[0].name == x)
+        return any(isinstance(op, Map) and op.fn in ("add", "sub") for op in made)
+
     def condition(self, x: Term, e: Expr, user: str) -> Term:
         """A value that must be true or false."""
         if x.failed or x.kind in ("bool", "any"):
@@ -314,7 +322,8 @@ class Elaborator:
         self.builder.span = e.span
         new = self.new_name(name.lower())
         places = [self._place(x.operand, n) for x, n in zip(index, tensor.dims, strict=True)]
-        operand = self.builder.load(name, *places, guarded=self.guarded, name=new)
+        guarded = self.guarded or self.chosen and any(map(self._is_shifted, places))
+        operand = self.builder.load(name, *places, guarded=guarded, name=new)
         if name in self.names.untyped:
             return replace(self.made(operand, "any", index, None), open=frozenset((name,)))
         return self.made(operand, kind(tensor.dtype), index, None)
