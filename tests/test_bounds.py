@@ -186,3 +186,23 @@ def test_a_named_value_that_is_looked_at_in_any_case_is_not_guarded(body: str) -
     kernel = tilec.compile("kernel f(T[M]) -> O[i]:\n    axis i < M\n" + body, target="cpu")
     with pytest.raises(tilec.ArgumentError, match="is 5 at i = 4"):
         kernel(np.arange(5, dtype=np.float32))
+
+
+def test_scores_of_two_tensors_end_to_end_may_have_names() -> None:
+    kernel = tilec.compile(
+        """
+kernel ends(Q[M, D], K[N, D], K2[L, D], V[N, D], V2[L, D]) -> O[i, d]:
+    axis j < N + L
+    S = sum[d](Q[i, d] * K[j, d])
+    S2 = sum[d](Q[i, d] * K2[j - N, d])
+    P = softmax[j](S if j < N else S2)
+    O = sum[j](P * (V[j, d] if j < N else V2[j - N, d]))
+""",
+        target="cpu",
+    )
+    random = np.random.default_rng(0)
+    q, k, k2, v, v2 = (random.standard_normal((n, 16)) for n in (33, 70, 45, 70, 45))
+    p = np.exp(q @ np.concatenate((k, k2)).T)
+    expected = p @ np.concatenate((v, v2)) / p.sum(axis=1, keepdims=True)
+    assert np.allclose(kernel(q, k, k2, v, v2), expected)
+    assert np.allclose(kernel.reference(q, k, k2, v, v2), expected)
