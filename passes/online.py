@@ -382,7 +382,10 @@ class _Emitter:
     def _behind(
         self, name: str, t: Term, values: list[Operand], of: Callable[[Operand], Operand]
     ) -> Operand:
-        """What a term of a reduction is behind the loop: its sum with its coefficients."""
+        """What a term of a reduction is behind the loop: its sum with its coefficients.
+
+        From the first that may be NaN on, coefficients are one factor of a row, which takes fewer registers than each alone.
+        """
         b, over = self.b, self.b.sharing.reduction(name).over
         part = values[self.accumulators[key(over, t)]]
         l: Operand = 1.0
@@ -392,6 +395,7 @@ class _Emitter:
             finite = b.map("eq", b.map("sub", l, l), 0.0)
             part = b.map("mul", part, b.map("select", finite, 1.0, 0.0))
         zero = 0 if b.type_of(part).dtype == "i64" else 0.0
+        factor: Operand | None = None
         for how, c in t.coefficients:
             by = self._outside(c, of)
             match how:
@@ -399,12 +403,14 @@ class _Emitter:
                     part = b.map("select", by, part, zero)
                 case "drop":
                     part = b.map("select", by, zero, part)
+                case _ if self.behind.guarded(t, c) or factor is not None:
+                    first = how == "mul" and factor is None
+                    factor = by if first else b.map(how, 1.0 if factor is None else factor, by)
                 case _:
-                    if self.behind.guarded(t, c):
-                        nothing = 0.0 if how == "mul" else 1.0
-                        by = b.map("select", b.map("eq", l, 0.0), nothing, by)
                     part = b.map(how, part, by)
-        return part
+        if factor is None:
+            return part
+        return b.map("mul", part, b.map("select", b.map("eq", l, 0.0), 0.0, factor))
 
     def _outside(self, e: Expr, of: Callable[[Operand], Operand]) -> Operand:
         if not isinstance(e, tuple):

@@ -11,13 +11,14 @@ from tilec.backends.cuda.fast import Refused
 from tilec.backends.cuda.hopper import plan as plans
 from tilec.backends.cuda.hopper.emit import emit
 from tilec.backends.cuda.hopper.labels import labels
+from tilec.backends.cuda.hopper.lists import lists
 from tilec.backends.cuda.hopper.recognise import recognise
 from tilec.backends.cuda.hopper.schedule import ROWS, Schedule, default, narrow
 from tilec.backends.cuda.hopper.sections import shared_along
 from tilec.backends.cuda.hopper.slices import Slice
 from tilec.backends.cuda.hopper.source import Source
 from tilec.backends.cuda.hopper.structure import Structure
-from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, growing, uneven
+from tilec.backends.cuda.hopper.uneven import LATE, LONG, by_data, by_division, growing, uneven
 from tilec.ir import Grid, Kernel, Load, walk
 from tilec.pipeline import Pipeline, Step, module, step
 from tilec.rows import Rows
@@ -37,6 +38,8 @@ FEW_FOUND = 512
 multiprocessor then: while one waits, the other computes."""
 SHORT = 64
 """The columns of a window where a table says which windows count: blocks of fewer columns are spread over many."""
+RARE = 2
+"""Of so many windows the lists of a tile name one at most where tiles of 64 rows are worth it, which use keys less often."""
 KEPT = 64
 """How many tilings are kept, for the next schedule of the same kernel."""
 
@@ -284,6 +287,8 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
     computed = _computed(s)
     if few and length <= FEW_FOUND and any(t.run for t in s.rings):
         schedule = replace(schedule, columns=min(64, schedule.columns), stages=3, blocks=2)
+    if not few and not computed:
+        schedule = picking(s, schedule, sizes)
     if schedule.blocks > 1 and (computed or not _fits(s, schedule)):
         schedule = narrow(width, length, uneven(s))
     if computed:
@@ -301,6 +306,17 @@ def _default(s: Structure, sizes: Mapping[str, int]) -> Schedule:
         else:
             schedule = replace(schedule, columns=max(16, schedule.columns // 32 * 16))
     return ordered(s, schedule, length)
+
+
+def picking(s: Structure, schedule: Schedule, sizes: Mapping[str, int]) -> Schedule:
+    """A schedule for rows that list what they see: of a window, a row has one short run, and so has each other list in its
+    tile. So both are small; two blocks, as a tile has few windows, which it finds one after the other."""
+    found = lists(s, sizes)
+    small = replace(schedule, warpgroups=1, columns=32, stages=4, blocks=2, store="direct")
+    if found is None or found.run >= SHORT or not _fits(s, small):
+        return schedule
+    windows = -(-int(evaluate(s.kernel.extents[s.stream], sizes)) // small.columns)
+    return small if RARE * found.named <= windows else schedule
 
 
 def sliced(s: Structure, schedule: Schedule, few: bool) -> Schedule:
@@ -338,7 +354,7 @@ def loading(s: Structure, usual: int) -> int:
     """The registers of a loading thread, which keeps what it tells the others and what chooses windows."""
     if labels(s) and s.chosen:
         return 56
-    if s.together or labels(s):
+    if s.together or labels(s) or (usual < 32 and by_division(s)):
         return 40
     wide = any(isinstance(op, Load) and len(op.result.type.axes) > 1 for op in s.epilogue)
     return 24 if wide else usual  # those with the accumulators load as well

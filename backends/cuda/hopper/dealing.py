@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilec.backends.cuda.hopper.expression import POSITION, Expression
 from tilec.backends.cuda.hopper.roles import Roles
 
 
@@ -16,14 +17,21 @@ class Dealing(Roles):
         return [*self.places, *(f"{x}_{k}" for k in loops for x in ("start", "windows"))]
 
     def count(self) -> None:
-        """The tiles of the grid, and the first one of this block."""
+        """The tiles of the grid."""
         out, size = self.out, self.s.rows
         rows = self.scope.extent(self.s.row).text
         out.add(f"const int row_tiles = ({rows} + {size - 1}) / {size};")
         heads = " * ".join(f"({self.scope.extent(a).text})" for a, _ in self.others) or "1"
         out.add(f"const int heads = {heads};")
         out.add("const int tiles = row_tiles * heads;")
-        out.add("int tile = blockIdx.x;")
+
+    def read_dims(self) -> None:
+        """Dimensions that the compiler takes for others at each turn. What it makes of them, such as the reciprocals that it
+        divides by, would lie in registers from one tile to the next, of which a loading thread has few."""
+        for d in self.kernel.dims:
+            name = self.names.fresh(self.names.of(d) + "_")
+            self.out.add(f"int {name} = {self.scope.values[d].text}; read_again({name});")
+            self.scope.values[d] = Expression(name, "int", POSITION)
 
     def announce(self) -> None:
         """Says where the tile with the number `tile` is, or that there are no more."""

@@ -238,6 +238,7 @@ DEVICE float whole_power(float x, float exponent, int n) {
 // The same word, from this thread by way of the others: neither compiler knows. What was found out of its bits is not kept for
 // code that hardly ever runs.
 DEVICE void read_again(u32& word) { asm volatile("{\n.reg .u32 lane;\nmov.u32 lane, %%laneid;\nshfl.sync.idx.b32 %0, %0, lane, 31, -1;\n}" : "+r"(word)); }
+DEVICE void read_again(int& x) { asm volatile("" : "+r"(x)); }
 template<int N> DEVICE void read_again(u32 (&words)[N]) { _Pragma("unroll") for (int k = 0; k < N; k++) read_again(words[k]); }
 DEVICE void push_carry(u32& word, u32 a, u32 b) { asm("{\n.reg .u32 sum;\nadd.cc.u32 sum, %1, %2;\naddc.u32 %0, %0, %0;\n}" : "+r"(word) : "r"(a), "r"(b)); }
 DEVICE u64 product_of(u32 a, u32 b) { u64 x; asm("mul.wide.u32 %0, %1, %2;" : "=l"(x) : "r"(a), "r"(b)); return x; }

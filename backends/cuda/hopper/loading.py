@@ -45,9 +45,12 @@ class Loading(Dealing):
                 if self.labels(loader):
                     out.add(f"Cursor<{self.schedule.stages}> {RING}_next(1);")
                 if k == 0:
-                    self.count()
+                    out.add("int tile = blockIdx.x;   // the first one of this block")
                 with out.block("for (int turn = 0;; turn++)"):
                     if k == 0:
+                        if not self.together(loader):
+                            self.read_dims()
+                        self.count()
                         self.announce()
                     else:
                         self.hear("const int ", alone=not self.together(loader))

@@ -16,6 +16,7 @@ from tilec.backends.cuda.hopper.expression import (
     Expression,
     literal,
 )
+from tilec.backends.cuda.hopper.pairs import Pairs
 from tilec.backends.cuda.hopper.pointwise import pointwise
 from tilec.backends.cuda.hopper.writer import Lines, Names
 from tilec.ir import Map, Operand
@@ -130,7 +131,7 @@ class Shortcuts:
     def moved(self, x: Operand) -> tuple[Operand, Operand, float] | None:
         """An exponent (y - r) * c, where r does not change along a row, as y, r and c."""
         product = self.computed(x)
-        if not self.block.rough or product is None or product.fn != "mul":
+        if not self.block.rough or self.crowded or product is None or product.fn != "mul":
             return None
         for y, c in (product.args, product.args[::-1]):
             inner = self.computed(y)
@@ -139,6 +140,11 @@ class Shortcuts:
                 if self.block.is_fixed(r) and not self.steady(base):
                     return base, r, c
         return None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether elements of pairs wait in registers, beside each score. Fewer instructions were slower there."""
+        return any(isinstance(what, Pairs) for what, _ in self.block.fetched.values())
 
     def computed(self, x: Operand) -> Map | None:
         """What computes an element where it is used."""

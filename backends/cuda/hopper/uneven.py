@@ -24,6 +24,12 @@ def by_data(s: Structure) -> bool:
     return any(isinstance(op, Load) for op in _deciding(s))
 
 
+def by_division(s: Structure) -> bool:
+    """Whether a division by what only a call knows bounds the loops, as for chunks of a length that is an argument."""
+    divisions = (op for op in _deciding(s) if isinstance(op, Map) and op.fn in ("floordiv", "mod"))
+    return any(isinstance(op.args[1], str) for op in divisions)
+
+
 def growing(s: Structure) -> bool:
     """Whether no tile ends before one of earlier rows does, and some end later, as under a causal mask."""
     defs = definitions([*s.top, *s.prologue])

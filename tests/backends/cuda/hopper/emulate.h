@@ -162,6 +162,7 @@ template<class T> inline void shared_two(u32 a, T (&x)[2]) {
   memcpy(x, arena + a, sizeof x);
 }
 inline void read_again(u32&) {}
+inline void read_again(int&) {}
 template<int N> inline void read_again(u32 (&)[N]) {}
 inline void push_carry(u32& word, u32 a, u32 b) { word = 2 * word + (u32)((u64)a + b >> 32); }
 inline u64 product_of(u32 a, u32 b) { return (u64)a * b; }

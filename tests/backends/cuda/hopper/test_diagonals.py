@@ -11,6 +11,7 @@ import tilec
 from tests.backends.cuda.answers import error
 from tests.backends.cuda.compiler import needs_cpp
 from tests.backends.cuda.hopper import running
+from tilec.dtypes import DType
 
 pytestmark = needs_cpp
 
@@ -29,7 +30,7 @@ BIASES = {
 }
 
 
-def distance(bias: str, dtype: str) -> tuple[tilec.Kernel, dict[str, Any]]:
+def distance(bias: str, dtype: DType) -> tuple[tilec.Kernel, dict[str, Any]]:
     """A program with a bias by distance, and data: a table that is not dense."""
     table = BIASES[bias].format(M="M", N="N")
     kernel = tilec.compile(PROGRAM.format(table=table, bias=bias))
@@ -39,7 +40,7 @@ def distance(bias: str, dtype: str) -> tuple[tilec.Kernel, dict[str, Any]]:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("bias", BIASES)
-def test_a_bias_by_distance(bias: str, dtype: str) -> None:
+def test_a_bias_by_distance(bias: str, dtype: DType) -> None:
     """On both sides of the diagonal, beyond the ends of the table, and where its elements are apart in memory."""
     kernel, arrays = distance(bias, dtype)
     (source,) = running.tiles(kernel, dtype, SIZES, columns=32)[1].values()
@@ -67,3 +68,15 @@ kernel other(Q[H, M, D], K[H, N, D], V[H, N, E], T: f32[M + 2 * N], L: i32[N]) -
     )
     (source,) = running.tiles(kernel, "f16", SIZES, columns=32)[1].values()
     assert "diagonals_of<4, " not in source.text
+
+
+@pytest.mark.parametrize(("bias", "moved"), [("T[h, j - i + M]", True), ("T[h, i, j]", False)])
+def test_exponents_moved_by_a_product(bias: str, moved: bool) -> None:
+    """One instruction for each where biases are few, a difference and a product where there is one for each pair."""
+    table = ": f32[H, M + N]" if moved else ": f32[H, M, N]"
+    kernel = tilec.compile(PROGRAM.format(table=table, bias=bias))
+    (source,) = running.tiles(kernel, "f16", SIZES, columns=32)[1].values()
+    assert ("_diagonals[" in source.text, "float move" in source.text) == (moved, moved)
+    arrays = kernel.sample(3, dtype="f16", **SIZES)
+    got = running.run(kernel, arrays, "f16", SIZES, columns=32)
+    assert error(got["O"], kernel.reference(*arrays.values())) < 2e-3
