@@ -154,3 +154,55 @@ def test_intervals_hold_every_value(fn):
         for x in range(a, b + 1):
             for y in range(c, d + 1):
                 assert low <= scalar.evaluate((fn, x, y), {}) <= high, (fn, a, b, c, d)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    S = T[i + 1]\n    O = S if i < M - 1 else 0\n",
+        "    S = T[i + 1] * 2\n    R = S + 1\n    O = R / 2 - 0.5 if i < M - 1 else 0\n",
+        "    S = T[i + 1]\n    S = S if i < M - 1 else 0\n    O = S\n",
+        "    def pick(x) = x if i < M - 1 else 0\n    S = T[i + 1]\n    O = pick(S)\n",
+    ],
+)
+def test_a_value_that_is_named_first_and_looked_at_under_an_if_only_is_guarded(body: str) -> None:
+    kernel = tilec.compile("kernel f(T[M]) -> O[i]:\n    axis i < M\n" + body, target="cpu")
+    x = np.arange(5, dtype=np.float32)
+    expected = np.array([1, 2, 3, 4, 0])
+    assert np.array_equal(kernel(x), expected)
+    assert np.array_equal(kernel.reference(x), expected)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    S = T[i + 1]\n    O = (S if i < M - 1 else 0) + S\n",
+        "    S = T[i + 1]\n    O = 1 if S > 0 else 0\n",
+        "    S = T[i + 1]\n    def pick(x) = S if x > 0 else 0\n    O = pick(i)\n",
+        "    S = T[i + 1]\n    O = T[i]\n",
+    ],
+)
+def test_a_named_value_that_is_looked_at_in_any_case_is_not_guarded(body: str) -> None:
+    kernel = tilec.compile("kernel f(T[M]) -> O[i]:\n    axis i < M\n" + body, target="cpu")
+    with pytest.raises(tilec.ArgumentError, match="is 5 at i = 4"):
+        kernel(np.arange(5, dtype=np.float32))
+
+
+def test_scores_of_two_tensors_end_to_end_may_have_names() -> None:
+    kernel = tilec.compile(
+        """
+kernel ends(Q[M, D], K[N, D], K2[L, D], V[N, D], V2[L, D]) -> O[i, d]:
+    axis j < N + L
+    S = sum[d](Q[i, d] * K[j, d])
+    S2 = sum[d](Q[i, d] * K2[j - N, d])
+    P = softmax[j](S if j < N else S2)
+    O = sum[j](P * (V[j, d] if j < N else V2[j - N, d]))
+""",
+        target="cpu",
+    )
+    random = np.random.default_rng(0)
+    q, k, k2, v, v2 = (random.standard_normal((n, 16)) for n in (33, 70, 45, 70, 45))
+    p = np.exp(q @ np.concatenate((k, k2)).T)
+    expected = p @ np.concatenate((v, v2)) / p.sum(axis=1, keepdims=True)
+    assert np.allclose(kernel(q, k, k2, v, v2), expected)
+    assert np.allclose(kernel.reference(q, k, k2, v, v2), expected)
