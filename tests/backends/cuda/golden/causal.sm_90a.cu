@@ -70,11 +70,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
-      const int row_tiles = (M + 127) / 128;
-      const int heads = (B) * (H);
-      const int tiles = row_tiles * heads;
-      int tile = blockIdx.x;
+      int tile = blockIdx.x;   // the first one of this block
       for (int turn = 0;; turn++) {
+        int B_ = B; read_again(B_);
+        int H_ = H; read_again(H_);
+        int M_ = M; read_again(M_);
+        int N_ = N; read_again(N_);
+        const int row_tiles = (M_ + 127) / 128;
+        const int heads = (B_) * (H_);
+        const int tiles = row_tiles * heads;
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
           const int late = late_rows * heads;
@@ -90,26 +94,26 @@ extern "C" __global__ void __launch_bounds__(384, 1) causal_0(
           }
           head += place % width;
           origin = (row + place / width) * 128;
-          h = head % (H); head /= H;
+          h = head % (H_); head /= H_;
           b = head;
           const int i_first = origin;  // edge()
-          const int i_last = least<int>(origin + 128, M) - 1;  // edge()
-          const int t_25 = (i_first + N);  // add(i_first, N)
-          const int t_26 = (t_25 - M);  // sub(t_25, M)
-          const int t_27 = (i_last + N);  // add(i_last, N)
-          const int t_28 = (t_27 - M);  // sub(t_27, M)
+          const int i_last = least<int>(origin + 128, M_) - 1;  // edge()
+          const int t_25 = (i_first + N_);  // add(i_first, N)
+          const int t_26 = (t_25 - M_);  // sub(t_25, M)
+          const int t_27 = (i_last + N_);  // add(i_last, N)
+          const int t_28 = (t_27 - M_);  // sub(t_27, M)
           const int t_29 = (t_28 + 1);  // add(t_28, 1)
-          const int t_30 = least<int>(N, t_29);  // min(N, t_29)
+          const int t_30 = least<int>(N_, t_29);  // min(N, t_29)
           const int t_31 = (t_26 + 1);  // add(t_26, 1)
-          const int t_32 = least<int>(N, t_31);  // min(N, t_31)
+          const int t_32 = least<int>(N_, t_31);  // min(N, t_31)
           const int t_33 = (t_32 >> 7);  // floordiv(t_32, 128)
           const i64 t_34 = ((i64)128 * t_33);  // mul(t_33, 128)
           const i64 t_35 = greatest<i64>(0, t_34);  // max(0, t_34)
           start_0 = 0;
-          windows_0 = ((int)greatest<i64>(0, least<i64>(t_35, N) - start_0) + 127) / 128;
-          start_1 = (int)least<i64>(t_35, N);
-          windows_1 = ((int)greatest<i64>(0, least<i64>(t_30, N) - start_1) + 127) / 128;
-          if (windows_0 + windows_1 == 0) { start_1 = (int)(N); windows_1 = 1; }
+          windows_0 = ((int)greatest<i64>(0, least<i64>(t_35, N_) - start_0) + 127) / 128;
+          start_1 = (int)least<i64>(t_35, N_);
+          windows_1 = ((int)greatest<i64>(0, least<i64>(t_30, N_) - start_1) + 127) / 128;
+          if (windows_0 + windows_1 == 0) { start_1 = (int)(N_); windows_1 = 1; }
         }
         wait(shared + 114832 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {

@@ -66,24 +66,28 @@ extern "C" __global__ void __launch_bounds__(640, 1) naive_0(
     const int warp = __shfl_sync(FULL, threadIdx.x >> 5, 0);
     if (warp == 0 && (threadIdx.x & 31) == 0) {
       Cursor<2> k_next(1);
-      const int row_tiles = (M + 255) / 256;
-      const int heads = (B) * (H);
-      const int tiles = row_tiles * heads;
-      int tile = blockIdx.x;
+      int tile = blockIdx.x;   // the first one of this block
       for (int turn = 0;; turn++) {
+        int B_ = B; read_again(B_);
+        int H_ = H; read_again(H_);
+        int M_ = M; read_again(M_);
+        int N_ = N; read_again(N_);
+        const int row_tiles = (M_ + 255) / 256;
+        const int heads = (B_) * (H_);
+        const int tiles = row_tiles * heads;
         int origin = -1, b = -1, h = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
           int head = tile / row_tiles;
           origin = (tile - head * row_tiles) * 256;
-          h = head % (H); head /= H;
+          h = head % (H_); head /= H_;
           b = head;
-          const int t_2 = (N >> 6);  // floordiv(N, 64)
+          const int t_2 = (N_ >> 6);  // floordiv(N, 64)
           const i64 t_6 = ((i64)64 * t_2);  // mul(t_2, 64)
           start_0 = 0;
-          windows_0 = ((int)greatest<i64>(0, least<i64>(t_6, N) - start_0) + 63) / 64;
-          start_1 = (int)least<i64>(t_6, N);
-          windows_1 = ((int)greatest<i64>(0, N - start_1) + 63) / 64;
-          if (windows_0 + windows_1 == 0) { start_1 = (int)(N); windows_1 = 1; }
+          windows_0 = ((int)greatest<i64>(0, least<i64>(t_6, N_) - start_0) + 63) / 64;
+          start_1 = (int)least<i64>(t_6, N_);
+          windows_1 = ((int)greatest<i64>(0, N_ - start_1) + 63) / 64;
+          if (windows_0 + windows_1 == 0) { start_1 = (int)(N_); windows_1 = 1; }
         }
         wait(shared + 131280 + 8 * (turn & 1), ((turn >> 1) & 1) ^ 1);
         {

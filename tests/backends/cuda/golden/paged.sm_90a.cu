@@ -81,11 +81,11 @@ extern "C" __global__ void __launch_bounds__(256, 2) paged_0(
     const int lane = threadIdx.x & 31;
     if (warp == 0) {
       Cursor<3> k_next(1);
-      const int row_tiles = (8 + 3) / 4;
-      const int heads = (B) * (M);
-      const int tiles = row_tiles * heads;
-      int tile = blockIdx.x;
+      int tile = blockIdx.x;   // the first one of this block
       for (int turn = 0;; turn++) {
+        const int row_tiles = (8 + 3) / 4;
+        const int heads = (B) * (M);
+        const int tiles = row_tiles * heads;
         int origin = -1, b = -1, i = -1, start_0 = -1, windows_0 = -1, start_1 = -1, windows_1 = -1;
         if (tile < tiles) {
           const int late = late_rows * heads;

@@ -81,4 +81,4 @@ def test_tiles_that_share_a_bias_follow_each_other(
     assert sections.shared_along(source.structure) == shared
     assert source.plan.schedule.order == ("longest" if shared else "static")
     if shared == ("b",):
-        assert source.text.index("b = head % (B)") < source.text.index("h = head;")
+        assert source.text.index("b = head % (B_)") < source.text.index("h = head;")
