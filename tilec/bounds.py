@@ -62,7 +62,7 @@ def indices(
         for n, (x, size) in enumerate(zip(op.index, kernel.tensors[op.tensor].dims, strict=True)):
             extent = kernel.extents.get(x) if isinstance(x, str) else None
             free = op.guarded and extent is None
-            if extent != size and not free and is_fixed(x, ops):
+            if extent != size and not free and _is_fixed(x, ops):
                 axes = _axes(x, kernel.values, kernel.extents)
                 over = op.result.type.axes
                 text = written(op.span, n) if op.span else ""
@@ -70,12 +70,12 @@ def indices(
     return tuple(dict.fromkeys(out))
 
 
-def is_fixed(x: Operand, ops: Mapping[str, Op]) -> bool:
+def _is_fixed(x: Operand, ops: Mapping[str, Op]) -> bool:
     """Whether a value comes from axes, dimensions, scalars and literals alone, through pointwise ops."""
     if not isinstance(x, str) or x not in ops:
         return True
     op = ops[x]
-    return isinstance(op, (Map, Cast)) and all(is_fixed(y, ops) for y in operands(op))
+    return isinstance(op, (Map, Cast)) and all(_is_fixed(y, ops) for y in operands(op))
 
 
 def _axes(

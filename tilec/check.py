@@ -29,7 +29,6 @@ from tilec.scope import (
     Term,
     always_used,
     in_call_order,
-    named_under_if,
 )
 from tilec.signature import Signature, output_axes, output_dtype
 from tilec.syntax import Broken, Def, Expr, Item, KernelDef, Name, Program
@@ -276,12 +275,9 @@ class _Kernel:
     # ---- statements
 
     def _statements(self) -> None:
-        outputs = [item.name.name for item in self.node.outputs]
-        under = named_under_if(self.node.body, outputs, self.names)
-        for n, s in enumerate(self.node.body):
+        for s in self.node.body:
             match s:
                 case syntax.Let():
-                    self.elaborator.chosen = n in under
                     self._let(s)
                 case Def():
                     self.names.seen.add(s.name.name)

@@ -16,11 +16,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, cast
 
-from tilec import bounds, calls, reductions, syntax, unknown
+from tilec import calls, reductions, syntax, unknown
 from tilec.builder import Builder
 from tilec.dtypes import kind
 from tilec.errors import Span
-from tilec.ir import ABSENT, Map, Operand
+from tilec.ir import ABSENT, Operand
 from tilec.lowering import lower_scalar
 from tilec.phrases import DEPTH, LEAST
 from tilec.scalar import Scalar, evaluable
@@ -41,8 +41,6 @@ class Elaborator:
         self.generic = False  # a function is being checked that nothing calls
         self.called: set[str] = set()
         self.guarded = False
-        self.chosen = False
-        """Whether the value of this statement is looked at only under an `if` of later ones."""
         self.asked = frozenset[str]()  # the axes that the conditions of the `if`s around depend on
         self.depth = 0
         self._numbers: dict[str, int] = {}
@@ -271,18 +269,9 @@ class Elaborator:
         """An index of a dimension. An axis that is one is inside its tensor, as targets see it, and calls check; where an
         `if` lets it range over more than the dimension, what is beyond becomes a number that is outside."""
         extent = self.builder.kernel.extents.get(x) if isinstance(x, str) else None
-        if extent is None or extent == dim:
-            return x
-        if x not in self.asked and not (self.chosen and _exceeds(extent, dim)):
+        if x not in self.asked or extent is None or extent == dim:
             return x
         return self.builder.map("min", x, lower_scalar(self.builder, dim), name=self.new_name("t"))
-
-    def _may_miss(self, x: Operand) -> bool:
-        """Whether an index that the call checks is a sum, a difference or a `min` of `_place`: as `j` and `j - N` of two
-        tensors, end to end; each lies outside where the `if` that looks at the values takes the other."""
-        ops = {op.results[0].name: op for op in self.builder.ops if op.results}
-        op = ops.get(x) if isinstance(x, str) else None
-        return isinstance(op, Map) and op.fn in ("add", "sub", "min") and bounds.is_fixed(x, ops)
 
     def condition(self, x: Term, e: Expr, user: str) -> Term:
         """A value that must be true or false."""
@@ -325,8 +314,7 @@ class Elaborator:
         self.builder.span = e.span
         new = self.new_name(name.lower())
         places = [self._place(x.operand, n) for x, n in zip(index, tensor.dims, strict=True)]
-        guarded = self.guarded or self.chosen and any(map(self._may_miss, places))
-        operand = self.builder.load(name, *places, guarded=guarded, name=new)
+        operand = self.builder.load(name, *places, guarded=self.guarded, name=new)
         if name in self.names.untyped:
             return replace(self.made(operand, "any", index, None), open=frozenset((name,)))
         return self.made(operand, kind(tensor.dtype), index, None)
@@ -343,13 +331,6 @@ class Elaborator:
             if x.kind == "bool"
             else self.emit(span, "ne", "bool", x, Term(0, kind="int", scalar=0))
         )
-
-
-def _exceeds(extent: Scalar, dim: Scalar) -> bool:
-    """Whether an extent is a sum that has a dimension as a term: as N + L, of an axis over two tensors."""
-    if not isinstance(extent, tuple) or extent[0] != "add":
-        return False
-    return any(x == dim or _exceeds(x, dim) for x in extent[1:])
 
 
 def _literal_kind(value: float | bool) -> KindOf:

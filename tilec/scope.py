@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn, TypeAlias
 
@@ -13,20 +13,7 @@ from tilec.errors import Diagnostic, Span
 from tilec.functions import FUNCTIONS
 from tilec.ir import Argument, Operand, Tensor
 from tilec.scalar import Scalar
-from tilec.syntax import (
-    Broken,
-    Call,
-    Compare,
-    Conditional,
-    Def,
-    Expr,
-    Let,
-    Logic,
-    Name,
-    Statement,
-    children,
-    walk,
-)
+from tilec.syntax import Broken, Call, Compare, Conditional, Def, Expr, Logic, Name, children, walk
 
 KindOf: TypeAlias = Literal["float", "int", "bool", "any"]
 """The kind of a value. `any`: it depends on an element type that only the call decides."""
@@ -301,30 +288,3 @@ def _always(
             parts = children(e)
     for part in parts:
         yield from _always(part, known, params)
-
-
-def named_under_if(
-    body: Sequence[Statement], outputs: Iterable[str], names: Names
-) -> frozenset[int]:
-    """The statements, by place, whose value is looked at only under an `if` of later ones.
-
-    What a function of the kernel mentions counts as looked at in any case, and so does what nothing uses.
-    """
-    functions = {**names.functions, **names.local}
-    params = {n: [p.name for p in f.params] for n, f in functions.items()}
-    kept = {*outputs, *(x for f in names.local.values() for x in _names(f.body))}
-    wanted, later, out = set(kept), set[str](), set[int]()
-    for n, s in reversed(list(enumerate(body))):
-        if not isinstance(s, Let):
-            continue
-        if s.name.name in later and s.name.name not in wanted:
-            out.add(n)
-        else:
-            wanted -= {s.name.name} - kept
-            wanted |= set(_always(s.value, names.always, params))
-        later |= set(_names(s.value))
-    return frozenset(out)
-
-
-def _names(e: Expr) -> Iterator[str]:
-    return (x.name for x in walk(e) if isinstance(x, Name))
